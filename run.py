@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""The door: makes the testbed's environment on first use and hands over to `testbed.cli`.
+
+Needs only Python's standard library. No command of the testbed is carried out here.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """Get everything ready that a command needs, then become `testbed.cli` in that environment."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - the user may call any Python
+        found = ".".join(map(str, sys.version_info[:3]))
+        sys.stderr.write(
+            "run.py: Python 3.11 or newer is needed, this is "
+            + found
+            + ": use Debian 12 or 13, whose own is new enough (/usr/bin/python3 run.py)\n"
+        )
+        return 1
+    sys.path.insert(0, str(PROJECT))
+    # Imported only now: an older Python could not even read these files.
+    from testbed.errors import TestbedError
+    from testbed.setup import environment, privileges
+
+    try:
+        privileges.give_up_sudo(sys.argv[1:])
+        python = environment.ensure_environment(PROJECT)
+    except TestbedError as error:
+        sys.stderr.write(f"run.py: {error}\n")
+        return error.exit_status
+    except KeyboardInterrupt:
+        return 130
+    os.execve(
+        python,
+        [str(python), "-m", "testbed.cli", *sys.argv[1:]],
+        environment.variables(PROJECT),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""One run from the first node to the last byte: a plan is carried out and its raw rows recorded.
+It runs inside the machine, and only records: files and figures for readers are `results`'s.
+"""
+
+import argparse
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from testbed.errors import TestbedError
+from testbed.lab.network import Lab, running_lab
+from testbed.plan import Plan
+from testbed.probes.premise import (
+    check_shared_link,
+    checks_after,
+    expected_shared_link,
+    record_links,
+    seen_shared_link,
+)
+from testbed.probes.record import Record
+from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_target
+from testbed.probes.sockets import ConnectionTable, sample_steadily
+from testbed.tor.circuits import Circuits
+from testbed.tor.configuration import SOCKS_PORT
+from testbed.tor.network import TorNetwork, running_tors, wait_until
+from testbed.traffic.models import write_client, write_server
+
+TGEN_PORT = 8888
+STEP_INTERVAL_S = 1.0
+LINK_CLEAR_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+
+
+def run_experiment(
+    plan: Plan, tor: Path, tgen: Sequence[str], directory: Path, state: Path
+) -> None:
+    """Carry out a plan.
+
+    Args:
+        tor: the program; `tor-gencert` lies beside it.
+        tgen: the command that plays a TGen configuration, without its argument.
+        directory: gets `raw/` (rows as JSON lines) and `logs/`.
+        state: a private directory, on a file system with UNIX sockets, for what the Tors keep.
+
+    Raises:
+        TestbedError: the network did not come to the point where measuring can begin.
+    """
+    logs = directory / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with Record(directory / "raw") as record, running_lab(plan) as lab:
+        record.step("starting Tor")
+        with running_tors(lab, tor, state, logs) as network:
+            circuits = Circuits(network, dict(plan.paths), record)
+            tables = _shared_link_tables(lab)
+            record.step("building circuits")
+            _build_circuits(plan, circuits, tables[0])
+            asked = {circuit.client: str(circuit.circuit) for circuit in circuits}
+            seen = asyncio.run(seen_shared_link(lab, network, tables[0]))
+            record.checks.add(asdict(check_shared_link(plan, seen, "before")))
+            record_links(lab, "before", record)
+            with _traffic(lab, tgen, state, logs, record):
+                asyncio.run(_measure(lab, network, tables, record))
+            record_links(lab, "after", record)
+            record.step("checking the premise")
+            seen = asyncio.run(seen_shared_link(lab, network, tables[0]))
+            record.checks.add(asdict(check_shared_link(plan, seen, "after")))
+            for check in checks_after(network, circuits, asked):
+                record.checks.add(asdict(check))
+            record.step("done")
+
+
+def _build_circuits(plan: Plan, circuits: Circuits, shared_link: ConnectionTable) -> None:
+    """Build the circuits twice: the second ones find the relays' connections as the variant
+    keeps them, and carry the traffic."""
+    circuits.build("first")
+    circuits.close()
+    kept = 1 if expected_shared_link(plan).connections == 1 else 0
+
+    def missing() -> list[str]:
+        count = len(list(shared_link.samples()))
+        return [] if count == kept else [f"{kept} connections on the shared link, not {count}"]
+
+    wait_until(missing, LINK_CLEAR_TIMEOUT_S, "waiting for the first circuits' connections to end")
+    circuits.build("measured")
+
+
+def _shared_link_tables(lab: Lab) -> list[ConnectionTable]:
+    """Both ends' views of the shared link, the clients' side first."""
+    first, second = lab.plan.shared_link
+    return [ConnectionTable(lab, first, second), ConnectionTable(lab, second, first)]
+
+
+@contextmanager
+def _traffic(
+    lab: Lab, tgen: Sequence[str], state: Path, logs: Path, record: Record
+) -> Iterator[None]:
+    """Every server's and client's generator, ended in reverse order afterwards."""
+    plan = lab.plan
+    server = plan.nodes_with("server")[0]
+    with ExitStack() as stack:
+
+        def play(node: str, configuration: Path) -> None:
+            log = stack.enter_context((logs / f"tgen-{node}.log").open("wb"))
+            process = lab.start(node, [*tgen, configuration], output=log)
+            stack.callback(_stop, process, node, record)
+
+        play(server.name, write_server(state, server.name, TGEN_PORT))
+        _wait_for_server(lab, server.name)
+        for number, (client, model) in enumerate(plan.traffic_by_client.items()):
+            configuration = write_client(
+                state,
+                client,
+                model,
+                server=(str(server.address), TGEN_PORT),
+                socks_proxy=("127.0.0.1", SOCKS_PORT),
+                seed=plan.seed + number,
+            )
+            play(client, configuration)
+        yield
+
+
+def _wait_for_server(lab: Lab, server: str) -> None:
+    def missing() -> list[str]:
+        listening = lab.run(server, ["ss", "-Hltn", f"sport = :{TGEN_PORT}"])
+        return [] if listening.strip() else [f"{server}'s port {TGEN_PORT}"]
+
+    wait_until(missing, STOP_TIMEOUT_S, "waiting for the server")
+
+
+def _stop(process: subprocess.Popen[bytes], node: str, record: Record) -> None:
+    if process.poll() is not None:
+        record.note(f"{node}: tgen ended by itself with status {process.returncode}")
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+async def _measure(
+    lab: Lab, network: TorNetwork, tables: list[ConnectionTable], record: Record
+) -> None:
+    """Let the traffic run for the plan's duration, probing and sampling all the while."""
+    plan = lab.plan
+    start_s = time.time()
+    end_s = start_s + plan.duration_s
+    server = plan.nodes_with("server")[0]
+    clients = list(plan.paths)
+    record.note(f"measuring began at {start_s:.6f}")
+    async with probe_target(lab, server.name), asyncio.TaskGroup() as tasks:
+        for number, client in enumerate(clients):
+            # Spread over the interval, so that the probes of two clients never meet.
+            offset_s = PROBE_INTERVAL_S * number / len(clients)
+            socks = network[client].files.probe_socket
+            tasks.create_task(
+                probe_steadily(client, socks, str(server.address), start_s + offset_s, end_s, record)
+            )
+        tasks.create_task(sample_steadily(tables, start_s, end_s, record))
+        tasks.create_task(_tell_progress(network, start_s, end_s, record))
+
+
+async def _tell_progress(
+    network: TorNetwork, start_s: float, end_s: float, record: Record
+) -> None:
+    """A step a second; a Tor that ends in the middle of measuring ends the run at once."""
+    while (now_s := time.time()) < end_s:
+        record.step("measuring", now_s - start_s, end_s - start_s)
+        if ended := network.ended():
+            raise TestbedError(f"{', '.join(ended)} ended while measuring: see logs/")
+        await asyncio.sleep(min(STEP_INTERVAL_S, end_s - now_s))
+
+
+def main() -> None:
+    """Run as `python -m testbed.experiment` by a machine, with a plan in a file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plan", type=Path, required=True)
+    parser.add_argument("--tor", type=Path, required=True)
+    parser.add_argument("--tgen", nargs="+", required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--state", type=Path, required=True)
+    given = parser.parse_args()
+    plan = Plan.model_validate_json(given.plan.read_text())
+    try:
+        run_experiment(plan, given.tor, given.tgen, given.directory, given.state)
+    except* TestbedError as errors:
+        first = errors.exceptions[0]
+        (given.directory / "error.txt").write_text(f"{first}\n")
+        raise SystemExit(1) from errors
+
+
+if __name__ == "__main__":
+    main()

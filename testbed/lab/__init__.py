@@ -1,0 +1,1 @@
+"""The emulated network: nodes, links, their calibration."""

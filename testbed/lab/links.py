@@ -1,0 +1,123 @@
+"""One direction of an emulated link: rate, delay, loss and queue on one interface, by netlink.
+Which links there are and what they do is the plan's; nodes and addresses are `lab.network`'s.
+"""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.rtnl.tcmsg import plugins, sched_netem
+
+HTB_HANDLE = 0x10000
+HTB_CLASS = 0x10001
+NETEM_HANDLE = 0x100000
+
+BURST_BYTES = 15_000
+"""What may pass back to back at the rate's expense: as on Mininet's own links (`burst 15k`)."""
+
+HTB_QUANTUM_BYTES = 60_000
+"""Only meaningful among several classes; set so that HTB does not warn of a derived one."""
+
+
+class _NetemOptions(sched_netem.options):  # type: ignore[misc]  # pyroute2 has no types
+    """netem's attributes with those that pyroute2 doesn't know, up to the seed of its losses."""
+
+    nla_map = (
+        *sched_netem.options.nla_map,
+        ("TCA_NETEM_ECN", "none"),
+        ("TCA_NETEM_RATE64", "none"),
+        ("TCA_NETEM_PAD", "none"),
+        ("TCA_NETEM_LATENCY64", "int64"),
+        ("TCA_NETEM_JITTER64", "int64"),
+        ("TCA_NETEM_SLOT", "none"),
+        ("TCA_NETEM_SLOT_DIST", "none"),
+        ("TCA_NETEM_PRNG_SEED", "uint64"),
+    )
+
+
+def _netem_parameters(arguments: dict[str, Any]) -> dict[str, Any]:
+    parameters: dict[str, Any] = sched_netem.get_parameters(arguments)
+    parameters["attrs"] += [
+        ("TCA_NETEM_LATENCY64", arguments["delay_ns"]),
+        ("TCA_NETEM_PRNG_SEED", arguments["seed"]),
+    ]
+    return parameters
+
+
+plugins["netem"] = SimpleNamespace(
+    parent=sched_netem.parent, get_parameters=_netem_parameters, options=_NetemOptions
+)
+
+
+@dataclass(frozen=True)
+class LinkCounters:
+    """What one direction of a link has counted since the lab was built, in packets.
+
+    `dropped_packets` are netem's drops: losses, and packets that found the queue full.
+    """
+
+    sent_packets: int
+    sent_bytes: int
+    dropped_packets: int
+
+
+def shape(
+    netlink: IPRoute,
+    index: int,
+    *,
+    rate_bit_per_s: int,
+    delay_ms: float,
+    loss: float,
+    limit_packets: int,
+    seed: int,
+) -> None:
+    """Give an interface's outgoing direction its rate, delay, loss and queue.
+
+    HTB holds the rate, netem below it the delay, the loss and the queue. The interface is told
+    never to be given a bundle of segments (`gso_max_segs 1`): netem drops socket buffers, and
+    TCP would hand it 64 kB at a time, so that a loss of 0.1 % would hit bundles, not packets.
+
+    Args:
+        netlink: a socket in the interface's network namespace.
+        index: the interface's.
+        loss: a share, 0 to 1.
+        limit_packets: netem's limit, packets in the delay line included.
+        seed: of netem's losses.
+    """
+    netlink.link("set", index=index, gso_max_segs=1)
+    netlink.tc("add", "htb", index, HTB_HANDLE, default=HTB_CLASS & 0xFFFF)
+    netlink.tc(
+        "add-class",
+        "htb",
+        index,
+        HTB_CLASS,
+        parent=HTB_HANDLE,
+        rate=rate_bit_per_s // 8,
+        burst=BURST_BYTES,
+        quantum=HTB_QUANTUM_BYTES,
+    )
+    netlink.tc(
+        "add",
+        "netem",
+        index,
+        NETEM_HANDLE,
+        parent=HTB_CLASS,
+        delay_ns=round(delay_ms * 1e6),
+        loss=loss * 100,
+        limit=limit_packets,
+        seed=seed,
+    )
+
+
+def counters(netlink: IPRoute, index: int) -> LinkCounters:
+    """Read netem's counters of an interface that `shape` has set up."""
+    for qdisc in netlink.get_qdiscs(index):
+        if qdisc["handle"] == NETEM_HANDLE:
+            statistics = qdisc.get_attr("TCA_STATS")
+            return LinkCounters(
+                sent_packets=statistics["packets"],
+                sent_bytes=statistics["bytes"],
+                dropped_packets=statistics["drop"],
+            )
+    raise LookupError(f"interface {index} has no netem")

@@ -1,0 +1,250 @@
+"""The running lab: Mininet's nodes and links, addresses and routes, and nothing of Tor.
+No node has a default route: what isn't a neighbour on a link or the management network is
+unreachable.
+"""
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from mininet.link import Intf
+from mininet.net import Mininet
+from mininet.node import Host
+from mininet.nodelib import LinuxBridge
+from pyroute2 import IPRoute, netns
+
+from testbed.lab import links
+from testbed.plan import Link, Plan
+from testbed.topology import RELAY_ROLES, TorTopo, load_topology
+
+Made = TypeVar("Made")
+
+MANAGEMENT_PREFIX_LENGTH = 16
+
+SYSCTLS = {
+    # Mininet's own values (Mininet.init), written out so that no host's differ.
+    "net/ipv4/tcp_rmem": "10240 87380 16777216",
+    "net/ipv4/tcp_wmem": "10240 87380 16777216",
+    # A node neither forwards nor believes in routes that it is told.
+    "net/ipv4/ip_forward": "0",
+    "net/ipv4/conf/all/accept_redirects": "0",
+}
+"""Set in every node's network namespace."""
+
+TCP_MEMORY_PAGES = "196608 262144 393216"
+"""`tcp_mem` for the kernel as a whole: never the limit, however small the machine's memory."""
+
+
+class _Node(Host):  # type: ignore[misc]  # Mininet has no types
+    """A Mininet host to which Mininet gives no address: the lab does, by netlink."""
+
+    def config(self, **_parameters: object) -> dict[str, object]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of a link: from `sender`'s interface to `receiver`'s."""
+
+    sender: str
+    receiver: str
+    link: Link
+    interface: str
+    receiving_interface: str
+
+
+class Lab:
+    """A network that runs. Made by `running_lab`, which also ends it."""
+
+    def __init__(self, plan: Plan, network: Mininet, stack: ExitStack) -> None:
+        self.plan = plan
+        self._network = network
+        self._stack = stack
+        self._netlink: dict[str, IPRoute] = {}
+        self.directions = tuple(self._directions())
+
+    def start(
+        self,
+        node: str,
+        command: Sequence[str | Path],
+        *,
+        output: IO[bytes] | int = subprocess.DEVNULL,
+        environment: dict[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a program in a node's network namespace; its output goes to `output`."""
+        process: subprocess.Popen[bytes] = self._network.getNodeByName(node).popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+        return process
+
+    def run(self, node: str, command: Sequence[str | Path], timeout_s: float | None = None) -> str:
+        """Run a program in a node and return what it printed.
+
+        Raises:
+            subprocess.CalledProcessError: it failed; its output is in the error.
+        """
+        with self.start(node, command, output=subprocess.PIPE) as process:
+            output, _ = process.communicate(timeout=timeout_s)
+        text = output.decode(errors="replace")
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode, list(command), text)
+        return text
+
+    def inside(self, node: str, make: Callable[[], Made]) -> Made:
+        """Call `make` in a node's network namespace; sockets that it opens stay there.
+
+        A thread of its own enters the namespace and ends, so that no other thread ever does.
+        """
+        def entered() -> Made:
+            netns.setns(self.namespace(node))
+            return make()
+
+        with ThreadPoolExecutor(max_workers=1) as executor:
+            return executor.submit(entered).result()
+
+    def netlink(self, node: str) -> IPRoute:
+        """A netlink socket in a node's network namespace, kept until the lab ends."""
+        if node not in self._netlink:
+            netlink = IPRoute(netns=self.namespace(node))
+            self._netlink[node] = self._stack.enter_context(netlink)
+        return self._netlink[node]
+
+    def counters(self, direction: Direction) -> links.LinkCounters:
+        """What a direction's netem has counted since the lab began."""
+        netlink = self.netlink(direction.sender)
+        return links.counters(netlink, _index(netlink, direction.interface))
+
+    def direction(self, sender: str, receiver: str) -> Direction:
+        """The direction of a link between two neighbours; KeyError if they have none."""
+        for direction in self.directions:
+            if (direction.sender, direction.receiver) == (sender, receiver):
+                return direction
+        raise KeyError((sender, receiver))
+
+    def namespace(self, node: str) -> str:
+        """The path that stands for a node's network namespace."""
+        return f"/proc/{self._network.getNodeByName(node).pid}/ns/net"
+
+    def _directions(self) -> Iterator[Direction]:
+        for link in self.plan.links:
+            first, second = (self._network.getNodeByName(name) for name in link.ends)
+            ((interface, other),) = first.connectionsTo(second)
+            yield Direction(first.name, second.name, link, interface.name, other.name)
+            yield Direction(second.name, first.name, link, other.name, interface.name)
+
+    def _set_up(self) -> None:
+        for node in self.plan.nodes:
+            self._set_up_node(node.name)
+        for direction in self.directions:
+            self._set_up_direction(direction)
+        for authority in self.plan.nodes_with("authority"):
+            self._show_relays_to(authority.name)
+        Path("/proc/sys/net/ipv4/tcp_mem").write_text(TCP_MEMORY_PAGES)
+
+    def _set_up_node(self, name: str) -> None:
+        node = self.plan.node(name)
+        netlink = self.netlink(name)
+        loopback = _index(netlink, "lo")
+        netlink.link("set", index=loopback, state="up")
+        if node.address:
+            netlink.addr("add", index=loopback, address=node.address, prefixlen=32)
+        if node.management_address:
+            interface: Intf = self._network.getNodeByName(name).intfList()[-1]
+            index = _index(netlink, interface.name)
+            netlink.addr(
+                "add",
+                index=index,
+                address=node.management_address,
+                prefixlen=MANAGEMENT_PREFIX_LENGTH,
+            )
+            netlink.link("set", index=index, state="up")
+        settings = SYSCTLS | {
+            "net/ipv4/tcp_congestion_control": self.plan.congestion_control[name]
+        }
+        self.inside(name, lambda: _write_sysctls(settings))
+
+    def _show_relays_to(self, authority: str) -> None:
+        """Lead an authority to the relays' addresses, past the emulated links.
+
+        It lists a relay as running only after it has reached the address that the relay
+        published, and that is the one on the emulated links.
+        """
+        netlink = self.netlink(authority)
+        for relay in self.plan.nodes_with(*RELAY_ROLES):
+            netlink.route("add", dst=f"{relay.address}/32", gateway=relay.management_address)
+
+    def _set_up_direction(self, direction: Direction) -> None:
+        """Shape the sender's interface and show it the way to its neighbour.
+
+        The neighbour's hardware address is entered by hand: no ARP crosses an emulated link.
+        """
+        netlink = self.netlink(direction.sender)
+        index = _index(netlink, direction.interface)
+        link = direction.link
+        links.shape(
+            netlink,
+            index,
+            rate_bit_per_s=link.rate_bit_per_s,
+            delay_ms=link.delay_ms,
+            loss=link.loss,
+            limit_packets=link.netem_limit_packets,
+            seed=link.netem_seeds[link.ends.index(direction.sender)],
+        )
+        netlink.link("set", index=index, state="up")
+        neighbour = self.plan.node(direction.receiver).address
+        netlink.neigh(
+            "add",
+            dst=neighbour,
+            lladdr=_hardware_address(self.netlink(direction.receiver), direction),
+            ifindex=index,
+            state="permanent",
+        )
+        netlink.route(
+            "add",
+            dst=f"{neighbour}/32",
+            oif=index,
+            prefsrc=self.plan.node(direction.sender).address,
+            scope="link",
+        )
+
+
+@contextmanager
+def running_lab(plan: Plan) -> Iterator[Lab]:
+    """Build the plan's network, and take it down at the end whatever happens.
+
+    Raises:
+        pyroute2.NetlinkError: the kernel refuses a link's setting (it has no netem, say).
+    """
+    topology: TorTopo = load_topology(plan.topology)
+    network: Any = Mininet(
+        topo=topology, host=_Node, switch=LinuxBridge, controller=None, waitConnected=False
+    )
+    with ExitStack() as stack:
+        stack.callback(network.stop)
+        network.start()
+        lab = Lab(plan, network, stack)
+        lab._set_up()
+        yield lab
+
+
+def _index(netlink: IPRoute, interface: str) -> int:
+    (index,) = netlink.link_lookup(ifname=interface)
+    return int(index)
+
+
+def _hardware_address(netlink: IPRoute, direction: Direction) -> str:
+    (link,) = netlink.get_links(_index(netlink, direction.receiving_interface))
+    return str(link.get_attr("IFLA_ADDRESS"))
+
+
+def _write_sysctls(settings: dict[str, str]) -> None:
+    for name, value in settings.items():
+        (Path("/proc/sys") / name).write_text(value)

@@ -1,0 +1,1 @@
+"""What a run records beside its transfers: round trips, sockets, the premise."""

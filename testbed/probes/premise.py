@@ -1,0 +1,167 @@
+"""The premise of a run: what the shared link carries, who runs, which way the streams went.
+Each check says what was expected and what was seen; what follows from a failed one is the
+results' to say.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+from pyroute2 import IPRoute
+from stem.control import EventType
+from stem.response.events import CellStatsEvent
+
+from testbed.lab.network import Direction, Lab
+from testbed.plan import Plan
+from testbed.probes.record import Record
+from testbed.probes.round_trip import PROBE_TIMEOUT_S, probe_target, round_trip_ms_of
+from testbed.probes.sockets import ConnectionTable
+from testbed.tor.circuits import Circuits
+from testbed.tor.network import TorNetwork
+
+CELL_STATISTICS_S = 2.5
+"""Tor tells of the last second's cells once a second."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of `summary.json`'s `checks`."""
+
+    name: str
+    expected: str
+    observed: str
+    ok: bool
+
+
+@dataclass(frozen=True)
+class SharedLink:
+    """What was seen on the shared link at one moment.
+
+    Attributes:
+        connections: established TCP connections between its two relays.
+        circuits: circuits on which a cell crossed it.
+        most_circuits_on_one_connection: of these.
+    """
+
+    connections: int
+    circuits: int
+    most_circuits_on_one_connection: int
+
+    def __str__(self) -> str:
+        return (
+            f"{_counted(self.connections, 'connection')}, {_counted(self.circuits, 'circuit')},"
+            f" at most {self.most_circuits_on_one_connection} on one connection"
+        )
+
+
+def expected_shared_link(plan: Plan) -> SharedLink:
+    """What the variant promises for the clients whose circuits cross the shared link."""
+    clients = len(plan.paths)
+    if plan.tor.premise == "one connection per circuit":
+        return SharedLink(clients, clients, 1)
+    return SharedLink(1, clients, clients)
+
+
+async def seen_shared_link(
+    lab: Lab, network: TorNetwork, table: ConnectionTable
+) -> SharedLink:
+    """Count connections in the kernel, and circuits on each with Tor's own cell statistics.
+
+    The statistics are switched on at the relay on the clients' side for a moment only: a relay
+    keeps a record for each cell while they are on. Each client sends a probe through its circuit
+    meanwhile, so that every circuit shows.
+    """
+    plan = lab.plan
+    relay = network[plan.shared_link[0]].controller
+    circuits_by_connection: dict[str, set[str]] = defaultdict(set)
+
+    def on_cells(event: CellStatsEvent) -> None:
+        if event.outbound_connection:
+            circuits_by_connection[event.outbound_connection].add(event.outbound_queue)
+
+    relay.set_conf("TestingEnableCellStatsEvent", "1")
+    relay.add_event_listener(on_cells, EventType.CELL_STATS)
+    server = plan.nodes_with("server")[0]
+    async with probe_target(lab, server.name):
+        probes = [
+            asyncio.wait_for(
+                round_trip_ms_of(network[client].files.probe_socket, str(server.address)),
+                PROBE_TIMEOUT_S,
+            )
+            for client in plan.paths
+        ]
+        await asyncio.gather(*probes, return_exceptions=True)  # who doesn't answer isn't seen
+        await asyncio.sleep(CELL_STATISTICS_S)
+    relay.remove_event_listener(on_cells)
+    relay.set_conf("TestingEnableCellStatsEvent", "0")
+    counts = [len(circuits) for circuits in circuits_by_connection.values()]
+    connections = len(await table.samples_meanwhile())
+    return SharedLink(connections, sum(counts), max(counts, default=0))
+
+
+def check_shared_link(plan: Plan, seen: SharedLink, when: str) -> Check:
+    """Whether the shared link is what the variant promises."""
+    expected = expected_shared_link(plan)
+    return Check(f"shared link {when} measuring", str(expected), str(seen), seen == expected)
+
+
+def checks_after(network: TorNetwork, circuits: Circuits, asked: dict[str, str]) -> list[Check]:
+    """Checks of the whole run: all Tors alive, circuits the same, no stream on another one.
+
+    Args:
+        asked: each client's circuit when measuring began.
+    """
+    ended = network.ended()
+    changed = [
+        f"{circuit.client}: {circuit.status} {circuit.circuit}"
+        for circuit in circuits
+        if circuit.status != "BUILT" or circuit.circuit != asked[circuit.client]
+    ]
+    strays = [
+        f"{circuit.client}: circuit {stray}" for circuit in circuits for stray in circuit.strays
+    ]
+    return [
+        _none_of("Tors that ended", ended),
+        _none_of("circuits that changed", changed),
+        _none_of("streams on other circuits", strays),
+    ]
+
+
+def record_links(lab: Lab, when: str, record: Record) -> None:
+    """Write down what each direction of each link has counted so far.
+
+    The sender's side is netem's count of segments, the receiver's the interface's count of what
+    arrived: fewer arrivals than segments would mean that bundles crossed the link.
+    """
+    for direction in lab.directions:
+        sent = lab.counters(direction)
+        received = _received(lab.netlink(direction.receiver), direction)
+        record.links.add(
+            {
+                "time_s": time.time(),
+                "when": when,
+                "sender": direction.sender,
+                "receiver": direction.receiver,
+                "sent_packets": sent.sent_packets,
+                "sent_bytes": sent.sent_bytes,
+                "dropped_packets": sent.dropped_packets,
+                "received_packets": received["rx_packets"],
+                "received_bytes": received["rx_bytes"],
+            }
+        )
+
+
+def _received(netlink: IPRoute, direction: Direction) -> dict[str, int]:
+    (index,) = netlink.link_lookup(ifname=direction.receiving_interface)
+    (link,) = netlink.get_links(index)
+    statistics: dict[str, int] = link.get_attr("IFLA_STATS64")
+    return statistics
+
+
+def _none_of(name: str, found: list[str]) -> Check:
+    return Check(name, "none", ", ".join(found) or "none", not found)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -1,0 +1,184 @@
+"""What a scenario file may say: topology, links, competing streams, traffic, duration.
+
+Whether the topology has such links and nodes is checked where they meet, in `testbed.plan`.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from testbed.errors import InputError
+from testbed.toml_file import PROJECT, KeyProblemError, find_file, label, read_model, suggestion
+from testbed.topology import ROLES
+from testbed.units import Delay, Duration, Loss, Queue, Rate
+
+SCENARIOS = PROJECT / "scenarios"
+
+CONGESTION_CONTROLS = ("cubic", "reno", "bbr")
+"""The kernel's TCP congestion controls that a scenario can choose."""
+
+DEFAULT = "default"
+"""The key of what holds for everything that has no entry of its own."""
+
+DEFAULT_QUEUE_PACKETS = 1000
+"""The queue of Mininet's own links, which is what the paper must have had (it states none)."""
+
+
+def _known_congestion_control(value: object) -> object:
+    if value not in CONGESTION_CONTROLS:
+        raise ValueError(f"is unknown: {suggestion(str(value), CONGESTION_CONTROLS)}")
+    return value
+
+
+def _not_blank(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("is empty")
+    return value
+
+
+CongestionControl = Annotated[str, BeforeValidator(_known_congestion_control)]
+Text = Annotated[str, BeforeValidator(_not_blank)]
+
+
+class ScenarioPart(BaseModel):
+    """A table of a scenario file: unknown keys are errors, nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LinkKeys(ScenarioPart):
+    """What a scenario says of a kind of link, each direction alike; None where it says nothing.
+
+    `queue` is the room for packets that wait for the link, on top of those that are under way
+    in the delay line: a queue of 1000 packets is 1000 packets whatever the delay.
+    """
+
+    rate_bit_per_s: Rate | None = Field(None, alias="rate")
+    delay_ms: Delay | None = Field(None, alias="delay")
+    loss: Loss | None = None
+    queue_packets: Queue | None = Field(None, alias="queue")
+
+
+class LinkSettings(ScenarioPart):
+    """A kind of link with everything known.
+
+    A rate in bit/s, a one-way delay in ms, the share of packets lost, and the queue in packets
+    beyond those in the delay line.
+    """
+
+    rate_bit_per_s: int
+    delay_ms: float = 0.0
+    loss: float = 0.0
+    queue_packets: int = DEFAULT_QUEUE_PACKETS
+
+
+class TcpKeys(ScenarioPart):
+    """The kernels' TCP: one congestion control for all nodes, or one for each role."""
+
+    congestion_control: dict[str, CongestionControl] = {DEFAULT: "cubic"}
+
+    @field_validator("congestion_control", mode="before")
+    @classmethod
+    def _by_role(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return {DEFAULT: _known_congestion_control(value)}
+        for role in value:
+            if role not in (*ROLES, DEFAULT):
+                raise KeyProblemError(role, f"is no role: {suggestion(role, (*ROLES, DEFAULT))}")
+        return {DEFAULT: "cubic", **value}
+
+    def of_role(self, role: str) -> str:
+        """The congestion control of the nodes of a role."""
+        return self.congestion_control.get(role, self.congestion_control[DEFAULT])
+
+
+class CompetingKeys(ScenarioPart):
+    """TCP streams that compete with the circuits: how many, and from which role to which."""
+
+    sender: str = Field(alias="from")
+    receiver: str = Field(alias="to")
+    streams: int = Field(ge=1, le=128, strict=True)
+    congestion_control: CongestionControl = "cubic"
+
+    @field_validator("sender", "receiver")
+    @classmethod
+    def _role(cls, role: str) -> str:
+        if role not in ROLES or role == "authority":
+            raise ValueError(f"is no role on the links: {suggestion(role, ROLES[:-1])}")
+        return role
+
+
+class Scenario(ScenarioPart):
+    """A scenario file. Pairs of roles in `links` are ordered from the client's side."""
+
+    title: Text
+    description: str = ""
+    topology: Text
+    traffic: Text
+    duration_s: Duration = Field(alias="duration")
+    links: dict[str, LinkKeys]
+    tcp: TcpKeys = TcpKeys()
+    clients: dict[str, Text] = {}
+    competing: tuple[CompetingKeys, ...] = ()
+
+    @field_validator("links", mode="before")
+    @classmethod
+    def _pairs_in_order(cls, links: object) -> object:
+        """The same links with every key's roles in order, so that exit-middle is middle-exit."""
+        if not isinstance(links, dict):
+            return links
+        in_order: dict[str, Any] = {}
+        for key, settings in links.items():
+            name = key if key == DEFAULT else role_pair(key)
+            if name in in_order:
+                raise KeyProblemError(key, f"says again what {name} says: keep one of them")
+            in_order[name] = settings
+        return in_order
+
+    def link(self, pair: str) -> LinkSettings:
+        """The settings of the links between two roles; what they don't say, `default` says.
+
+        Raises:
+            KeyError: neither says a rate.
+        """
+        said: dict[str, Any] = {}
+        for key in (DEFAULT, pair):
+            if key in self.links:
+                said |= self.links[key].model_dump(exclude_none=True)
+        if "rate_bit_per_s" not in said:
+            raise KeyError(pair)
+        return LinkSettings(**said)
+
+
+def role_pair(key: str) -> str:
+    """Two roles such as "exit-middle" in the order from the client's side: "middle-exit".
+
+    Raises:
+        KeyProblemError: the key isn't two roles.
+    """
+    roles = key.split("-")
+    neighbours = [f"{first}-{second}" for first, second in pairwise(ROLES[:-1])]
+    if len(roles) != 2:
+        raise KeyProblemError(
+            key, f"is no pair of roles: {suggestion(key, [DEFAULT, *neighbours])}"
+        )
+    for role in roles:
+        if role not in ROLES:
+            raise KeyProblemError(key, f"names no role {role}: {suggestion(key, neighbours)}")
+    first, second = sorted(roles, key=ROLES.index)
+    return f"{first}-{second}"
+
+
+def read_scenario(name: str) -> tuple[Scenario, Path]:
+    """The scenario of that name in scenarios/, or in the file at that path, and its file.
+
+    Raises:
+        InputError: there is none, or it says something that it can't mean.
+    """
+    path = find_file("scenario", name, SCENARIOS)
+    scenario = read_model(path, Scenario)
+    if not scenario.links:
+        raise InputError(f'{label(path)}: links is empty: write default = {{ rate = "…" }}')
+    return scenario, path

@@ -1,0 +1,176 @@
+"""What is there, what is not, and what works because of it. Changes nothing.
+
+How to get what is missing is the set-up's business; here it is only named.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from testbed.errors import TestbedError
+from testbed.setup import builds, cache, environment, packages
+from testbed.setup.builds import Build
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# The largest experiment's guest: sixteen Tors of some 30 MB, traffic and the guest's kernel.
+GUEST_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: its name, whether it is well, and what was seen."""
+
+    name: str
+    well: bool
+    text: str
+
+
+def print_doctor(console: Console) -> bool:
+    """Print what is there and what works because of it; return whether the default machine works.
+
+    Sends no packet and leaves nothing behind.
+    """
+    findings = examine()
+    table = Table(box=None, show_header=False)
+    for finding in findings:
+        mark = "[green]yes[/green]" if finding.well else "[red]no[/red]"
+        table.add_row(mark, finding.name, finding.text)
+    console.print(table)
+    return next(finding.well for finding in findings if finding.name == "virtual machine")
+
+
+def examine() -> list[Finding]:
+    """Look at everything, the machines last since they need the rest."""
+    parts = [
+        _system(),
+        _packages(),
+        _environment(),
+        _built("tor", "Tor"),
+        _built("linux", "kernel"),
+        _cores(),
+        _memory(),
+        _room(),
+        _mappings(),
+    ]
+    return [*parts, _virtual_machine(parts), _host_machine(parts)]
+
+
+def _system() -> Finding:
+    try:
+        packages.check_system()
+    except TestbedError as error:
+        return Finding("system", False, str(error))
+    return Finding(
+        "system",
+        True,
+        f"{platform.freedesktop_os_release().get('PRETTY_NAME', 'Linux')}, "
+        f"{platform.machine()}, Python {platform.python_version()}",
+    )
+
+
+def _packages() -> Finding:
+    if shutil.which("dpkg-query") is None:
+        return Finding("packages", False, "dpkg-query is missing: not a Debian")
+    missing = packages.missing_packages()
+    if missing:
+        text = f"missing: {' '.join(missing)}: `sudo ./run.py setup`"
+        return Finding("packages", False, text)
+    return Finding("packages", True, f"all {len(packages.PACKAGES)} of Debian's are installed")
+
+
+def _environment() -> Finding:
+    folder = environment.environment_folder(PROJECT)
+    if environment.is_ready(PROJECT):
+        return Finding("environment", True, str(folder))
+    return Finding("environment", False, f"{folder} is not finished: `./run.py setup`")
+
+
+def _built(name: str, title: str) -> Finding:
+    found = [build for build in builds.all_finished() if build.metadata["name"] == name]
+    if not found:
+        return Finding(title, False, "not built: `./run.py setup`")
+    return Finding(title, True, "\n".join(_describe(build) for build in found))
+
+
+def _describe(build: Build) -> str:
+    metadata = build.metadata
+    patches = ", ".join(patch["name"] for patch in metadata["patches"]) or "no patch"
+    return f"{metadata['version']} with {patches} ({build.key}, {metadata['date'][:10]})"
+
+
+def _cores() -> Finding:
+    cores = len(os.sched_getaffinity(0))
+    return Finding("cores", cores > 0, f"{cores}: as many virtual machines at a time")
+
+
+def _memory() -> Finding:
+    # "MemAvailable:   23529000 kB"
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    values = {line.partition(":")[0]: line.split()[1] for line in lines}
+    free_bytes = int(values["MemAvailable"]) * 1024
+    return Finding("memory", free_bytes > GUEST_BYTES, f"{free_bytes / 1e9:.1f} GB available")
+
+
+def _room() -> Finding:
+    """Tell where a guest's memory, a file to the host, has room: shared memory, else TMPDIR."""
+    folders = [Path("/dev/shm"), Path(tempfile.gettempdir()), cache.cache_folder()]
+    rooms = {folder: shutil.disk_usage(folder).free for folder in folders if folder.is_dir()}
+    text = ", ".join(f"{room / 1e9:.1f} GB in {folder}" for folder, room in rooms.items())
+    return Finding("room", any(room > GUEST_BYTES for room in list(rooms.values())[:2]), text)
+
+
+def _mappings() -> Finding:
+    """Say what vm.max_map_count permits: each page of a guest process is a mapping of its own."""
+    count = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
+    largest_mb = count * PAGE_BYTES / 1e6
+    text = f"vm.max_map_count is {count}: a process in the guest may have {largest_mb:.0f} MB"
+    if count < 1_048_576:
+        text += "; more with `sudo sysctl vm.max_map_count=1048576`"
+    return Finding("mappings", count >= 65_530, text)
+
+
+def _virtual_machine(parts: list[Finding]) -> Finding:
+    lacking = [part.name for part in parts if not part.well]
+    if lacking:
+        return Finding("virtual machine", False, f"does not work: see {', '.join(lacking)}")
+    return Finding("virtual machine", True, "works (--machine virtual, the default; no privileges)")
+
+
+def _host_machine(parts: list[Finding]) -> Finding:
+    needed = ("system", "packages", "environment", "Tor")
+    lacking = [part.name for part in parts if part.name in needed and not part.well]
+    if lacking:
+        return Finding("host machine", False, f"does not work: see {', '.join(lacking)}")
+    if os.geteuid() != 0:
+        return Finding("host machine", False, "needs root: `sudo ./run.py ... --machine host`")
+    reason = netem_refusal()
+    if reason:
+        return Finding(
+            "host machine",
+            False,
+            f"this host's kernel has no netem ({reason}): use --machine virtual",
+        )
+    return Finding("host machine", True, "works (--machine host: real time, this host's kernel)")
+
+
+def netem_refusal() -> str:
+    """Return why this host's kernel can't do netem in a network namespace, or "" if it can.
+
+    Tried on the loopback of a namespace that ends with the trial. Needs root.
+    """
+    trial = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    try:
+        answer = subprocess.run(trial, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"{trial[0]}: {error.strerror}"
+    if answer.returncode == 0:
+        return ""
+    return answer.stderr.strip().splitlines()[0] if answer.stderr.strip() else "no reason given"

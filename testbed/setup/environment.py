@@ -1,0 +1,90 @@
+"""The virtual environment: Debian's Python, which sees Debian's Mininet, and the pinned packages.
+
+It is kept in the cache, one per requirements.txt and Python. Standard library only.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed.errors import TestbedError
+from testbed.setup import cache, packages, steps
+
+# Debian's own: Mininet's module is installed for no other.
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+# Written last, so an environment without it is not finished.
+STAMP = "ready"
+
+
+def environment_folder(project: Path) -> Path:
+    """Return where the environment for this checkout's requirements.txt is or would be."""
+    # /usr/bin/python3 is a link to the versioned program: its name changes with Debian's release.
+    python = SYSTEM_PYTHON.resolve().name
+    requirements = (project / "requirements.txt").read_bytes()
+    key = hashlib.sha256(python.encode() + b"\0" + requirements).hexdigest()[:16]
+    return cache.subfolder("environments") / key
+
+
+def is_ready(project: Path) -> bool:
+    """Tell whether the environment is there and finished."""
+    folder = environment_folder(project)
+    return (folder / STAMP).exists() and (folder / "bin/python").exists()
+
+
+def ensure_environment(project: Path) -> Path:
+    """Return the environment's Python; make the environment first where it is missing.
+
+    Raises:
+        TestbedError: Debian packages are missing and can't be installed, or pip failed.
+    """
+    folder = environment_folder(project)
+    if not is_ready(project):
+        progress = steps.Progress()
+        packages.ensure_packages(progress)
+        with _locked(folder.with_suffix(".lock")):
+            if not is_ready(project):  # another set-up may have made it meanwhile
+                _make(folder, project, progress)
+    return folder / "bin/python"
+
+
+def variables(project: Path) -> dict[str, str]:
+    """Return the environment variables for a program of the testbed.
+
+    A user's own site folder would come before the pinned packages, so it is left out.
+    """
+    return {**os.environ, "PYTHONPATH": str(project), "PYTHONNOUSERSITE": "1"}
+
+
+def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
+    version = subprocess.run(
+        [SYSTEM_PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], check=False
+    )
+    if version.returncode != 0:
+        raise TestbedError(f"{SYSTEM_PYTHON} is older than 3.11: {packages.ELSEWHERE}")
+    shutil.rmtree(folder, ignore_errors=True)
+    log = cache.new_log("environment")
+    with progress.step("Installing Python packages"):
+        make = [str(SYSTEM_PYTHON), "-m", "venv", "--system-site-packages", str(folder)]
+        steps.run_logged(make, log)
+        install = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+        pinned = ["--requirement", str(project / "requirements.txt")]
+        try:
+            steps.run_logged([str(folder / "bin/python"), *install, *pinned], log)
+        except TestbedError as error:
+            raise TestbedError(
+                f"Python packages could not be installed (is the network there?): {error}"
+            ) from error
+    (folder / STAMP).write_text("")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with the process; filelock is not installed yet at this point."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,90 @@
+"""Debian's packages that the testbed needs, and how they get onto the system: through apt.
+
+The only part of the set-up that needs root. Standard library only.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+
+from testbed.errors import TestbedError
+from testbed.setup import cache, steps
+
+# Each with the reason that it is here.
+PACKAGES = {
+    "mininet": "the lab",
+    "bridge-utils": "Mininet's LinuxBridge",
+    "ethtool": "Mininet's links",
+    "iperf3": "competing streams",
+    "iproute2": "network namespaces",
+    "procps": "sysctl in the lab's nodes",
+    "build-essential": "compiles Tor and the kernel",
+    "libevent-dev": "Tor",
+    "libssl-dev": "Tor",
+    "zlib1g-dev": "Tor",
+    "bc": "the kernel's time constants",
+    "bison": "the kernel's configuration",
+    "flex": "the kernel's configuration",
+    "xz-utils": "unpacks the kernel's source",
+    "python3": "the environment's Python",
+    "python3-venv": "the environment",
+    "ca-certificates": "fetches Python packages",
+}
+
+ELSEWHERE = "use Debian 12 or 13 on x86-64, or the virtual machine of the Vagrantfile: vagrant up"
+
+
+def check_system() -> None:
+    """Check that this is a system the testbed can set up.
+
+    Raises:
+        TestbedError: it is not; says what is missing and how to get it.
+    """
+    if platform.machine() != "x86_64":
+        raise TestbedError(f"the processor is {platform.machine()}, not x86_64: {ELSEWHERE}")
+    for program in ("apt-get", "dpkg-query"):
+        if shutil.which(program) is None:
+            raise TestbedError(f"{program} is missing, so this is not a Debian: {ELSEWHERE}")
+
+
+def missing_packages() -> list[str]:
+    """Return which of the needed packages aren't installed, in order."""
+    answer = subprocess.run(
+        ["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package}\\n", *PACKAGES],
+        capture_output=True,
+        text=True,
+        check=False,  # it fails when it knows one of them not at all
+    )
+    installed = {
+        name
+        for status, _, name in (line.partition(" ") for line in answer.stdout.splitlines())
+        if status == "installed"
+    }
+    return [name for name in PACKAGES if name not in installed]
+
+
+def ensure_packages(progress: steps.Progress) -> None:
+    """Install the packages that are missing.
+
+    Raises:
+        TestbedError: not root, or apt failed; says the command that helps.
+    """
+    check_system()
+    missing = missing_packages()
+    if not missing:
+        return
+    if os.geteuid() != 0:
+        raise TestbedError(
+            f"Debian packages are missing: {' '.join(missing)}: "
+            f"run `sudo ./run.py setup` (or `sudo apt-get install {' '.join(missing)}`) once"
+        )
+    log = cache.new_log("packages")
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    with progress.step(f"Installing {len(missing)} Debian packages"):
+        apt = ["apt-get", "--quiet", "--option", "DPkg::Lock::Timeout=120"]
+        steps.run_logged([*apt, "update"], log, variables=quiet, gently=True)
+        install = [*apt, "install", "--yes", "--no-install-recommends", *missing]
+        steps.run_logged(install, log, variables=quiet, gently=True)
+    if still_missing := missing_packages():
+        raise TestbedError(f"apt did not install {' '.join(still_missing)}; the log is {log}")

@@ -1,0 +1,197 @@
+"""Finding the user's TOML files by name and reading them into models, each error as one line.
+
+What the files may contain is said by their models: `testbed.scenario`, `testbed.variant`.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from testbed.errors import InputError
+
+PROJECT = Path(__file__).resolve().parent.parent
+"""The directory of the project's clone: scenarios/, tor-configs/ and topologies/ lie in it."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_LONGEST_VALUE_SHOWN = 60
+
+
+class KeyProblemError(ValueError):
+    """A validator's finding about one key below the place that it validates."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        """The problem is a predicate: "is no role: …"."""
+        super().__init__(problem)
+        self.key = key
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that is spelt most like the word, whatever its case; None if none is like it."""
+    by_lower = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def suggestion(word: str, choices: Iterable[str]) -> str:
+    """A clause for an error: the nearest choice if there is one, and all that there are."""
+    choices = list(choices)
+    close = nearest(word, choices)
+    all_of_them = f"there are: {', '.join(choices)}" if choices else "there are none"
+    return f'did you mean "{close}"? ({all_of_them})' if close else all_of_them
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of the TOML files in a folder, without their extension, sorted."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def find_file(kind: str, name: str, folder: Path) -> Path:
+    """The file of that name in the folder, or the file at that path if the name is a path.
+
+    Args:
+        kind: what it is, for the error: "scenario", "variant".
+        name: a name in the folder ("SharedDropping"), or a path with a slash or with ".toml".
+        folder: where files of this kind live in the project.
+
+    Raises:
+        InputError: there is none; the nearest name is suggested.
+    """
+    if "/" in name or name.endswith(".toml"):
+        return _existing(kind, name, folder)
+    names = names_in(folder)
+    if name not in names:
+        raise InputError(f"there is no {kind} {shown(name)}: {suggestion(name, names)}")
+    return folder / f"{name}.toml"
+
+
+def _existing(kind: str, name: str, folder: Path) -> Path:
+    try:
+        path = Path(name).expanduser().resolve()
+        is_file = path.is_file()
+    except (OSError, ValueError, RuntimeError):
+        is_file = False
+    if not is_file:
+        by_name = suggestion(name.rpartition("/")[2].removesuffix(".toml"), names_in(folder))
+        raise InputError(
+            f"there is no {kind} file {shown(name)}: give a .toml file's path or a name; {by_name}"
+        )
+    if path.suffix != ".toml":
+        raise InputError(f"the {kind} file {shown(name)} is not a .toml file")
+    return path
+
+
+def read_model(path: Path, model: type[Model]) -> Model:
+    """What the TOML file says, as the model.
+
+    Raises:
+        InputError: it can't be read, isn't TOML, or says what the model refuses.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{label(path)}: not valid TOML: {_one_line(str(error))}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{label(path)}: not UTF-8 text, which TOML files are") from error
+    except OSError as error:
+        raise InputError(f"{label(path)}: can't be read: {error.strerror}") from error
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{label(path)}: {_first_of(error, model)}") from error
+
+
+def label(path: Path) -> str:
+    """The path as errors name it: below the project's directory if it lies there."""
+    return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
+
+
+def shown(value: object) -> str:
+    """A value on one line as TOML writes it, cut where it is long."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(value)[:_LONGEST_VALUE_SHOWN]
+    printable = "".join(character if character.isprintable() else "?" for character in value)
+    cut = printable[:_LONGEST_VALUE_SHOWN]
+    return f'"{cut}…"' if len(printable) > len(cut) else f'"{cut}"'
+
+
+def _first_of(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first problem in one line, and how many more there are."""
+    problems = error.errors(include_url=False)
+    # An unknown key is the likeliest cause of the others (a missing key may be the misspelt one).
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    first = _one_line(_told(dict(problems[0]), model))
+    more = len(problems) - 1
+    return f"{first} (and {more} more)" if more else first
+
+
+def _told(problem: dict[str, Any], model: type[BaseModel]) -> str:
+    location: tuple[str | int, ...] = problem["loc"]
+    key, value = _dotted(location), problem["input"]
+    cause = problem.get("ctx", {}).get("error")
+    match problem["type"]:
+        case "extra_forbidden":
+            known = _keys_at(model, location[:-1])
+            return f"unknown key {key}: {suggestion(str(location[-1]), known)}"
+        case "missing":
+            return f"the key {key} is missing"
+        case "value_error" if isinstance(cause, KeyProblemError):
+            return f"{_dotted((*location, cause.key))} {cause}"
+        case "value_error":
+            return f"{_assignment(key, value)} {cause}"
+        case "model_type" | "dict_type":
+            return f"{_assignment(key, value)} must be a table: write [{key}] or {key} = {{ … }}"
+        case "tuple_type":
+            return f"{_assignment(key, value)} must be a list"
+        case _:
+            wanted = str(problem["msg"]).removeprefix("Input ")
+            return f"{_assignment(key, value)} is wrong: it {wanted}"
+
+
+def _assignment(key: str, value: object) -> str:
+    return key if isinstance(value, dict | list) else f"{key} = {shown(value)}"
+
+
+def _dotted(location: Iterable[str | int]) -> str:
+    """A place in the file: `links.default.rate`, `competing[2].from` (counted from 1)."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part + 1}]"
+        elif part != "[key]":
+            text += f".{part}" if text else str(part)
+    return text
+
+
+def _keys_at(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:
+    """The keys that a model knows at a place below its top."""
+    annotation: Any = model
+    for part in location:
+        annotation = _model_within(annotation)
+        if get_origin(annotation) in (dict, list, tuple):
+            annotation = get_args(annotation)[1 if get_origin(annotation) is dict else 0]
+        else:
+            fields = annotation.model_fields
+            annotation = next(
+                field.annotation for name, field in fields.items() if part in (field.alias, name)
+            )
+    fields = _model_within(annotation).model_fields
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _model_within(annotation: Any) -> Any:  # noqa: ANN401  # any annotation may come
+    """The annotation itself, or what an `X | None` holds beside None."""
+    if get_origin(annotation) in (Union, UnionType):
+        return next(part for part in get_args(annotation) if part is not type(None))
+    return annotation
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

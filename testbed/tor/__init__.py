@@ -1,0 +1,1 @@
+"""Tor itself: how it is built, configured, bootstrapped and steered."""

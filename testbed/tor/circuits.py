@@ -1,0 +1,170 @@
+"""One circuit per client with the plan's path, and the streams attached to it.
+What crosses the circuits is traffic's and the probes'; what they did is recorded here.
+"""
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stem import CircStatus, ControllerError, StreamStatus
+from stem.control import Controller, EventType
+from stem.response.events import CircuitEvent, StreamEvent
+
+from testbed.errors import TestbedError
+from testbed.probes.record import Record
+from testbed.tor.network import RunningTor, TorNetwork, wait_until
+
+BUILD_TIMEOUT_S = 60.0
+CLOSE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class CircuitChange:
+    """A row of circuits.parquet: one of Tor's circuit events.
+
+    Attributes:
+        time_s: Unix time at which the event came over the control port.
+        since_extend_s: time since the testbed asked for the circuit (NaN: it did not ask).
+        status: LAUNCHED, EXTENDED, BUILT, FAILED, CLOSED.
+        round: "first" for the circuits that only open the relays' connections, "measured" for
+            those that carry the traffic, "other" for what Tor built by itself.
+        hops: fingerprints of the relays so far, joined by commas.
+        reason: why it failed or closed.
+    """
+
+    time_s: float
+    client: str
+    circuit: str
+    status: str
+    round: str
+    since_extend_s: float
+    hops: str
+    reason: str | None
+
+
+@dataclass
+class _Asked:
+    round: str
+    at_s: float
+
+
+class ClientCircuit:
+    """A client's circuit of the moment: asks for it, follows it, attaches the streams to it."""
+
+    def __init__(self, tor: RunningTor, hops: list[str], record: Record) -> None:
+        self.client = tor.node.name
+        self.circuit: str | None = None
+        self.status = "NONE"
+        self.attached: set[str] = set()
+        self.strays: set[str] = set()
+        """Circuits other than the client's own on which a stream ran."""
+        self._controller: Controller = tor.controller
+        self._hops = hops
+        self._record = record
+        self._asked: dict[str, _Asked] = {}
+        self._lock = threading.Lock()
+        self._controller.add_event_listener(self._on_circuit, EventType.CIRC)
+        self._controller.add_event_listener(self._on_stream, EventType.STREAM)
+
+    def extend(self, round_name: str) -> None:
+        """Ask for a circuit along the path; returns at once."""
+        with self._lock:
+            now_s = time.time()
+            self.status = "LAUNCHED"
+            self.circuit = str(self._controller.new_circuit(self._hops, await_build=False))
+            self._asked[self.circuit] = _Asked(round_name, now_s)
+
+    def close(self) -> None:
+        """Close the circuit of the moment."""
+        if self.circuit:
+            self._controller.close_circuit(self.circuit)
+
+    def is_built(self) -> bool:
+        """Whether the circuit is open; TestbedError if it failed or was closed."""
+        if self.status in (CircStatus.FAILED, CircStatus.CLOSED):
+            raise TestbedError(f"{self.client}: its circuit {self.circuit} is {self.status}")
+        return bool(self.status == CircStatus.BUILT)
+
+    def _on_circuit(self, event: CircuitEvent) -> None:
+        now_s = time.time()  # stem's own arrival times are whole seconds
+        with self._lock:  # extend() holds it until it knows the circuit's number
+            asked = self._asked.get(event.id, _Asked("other", float("nan")))
+            if event.id == self.circuit:
+                self.status = event.status
+        self._record.circuits.add(
+            asdict(
+                CircuitChange(
+                    time_s=now_s,
+                    client=self.client,
+                    circuit=event.id,
+                    status=event.status,
+                    round=asked.round,
+                    since_extend_s=now_s - asked.at_s,
+                    hops=",".join(fingerprint for fingerprint, _ in event.path),
+                    reason=event.reason,
+                )
+            )
+        )
+
+    def _on_stream(self, event: StreamEvent) -> None:
+        if event.status == StreamStatus.NEW and event.purpose != "DIR_FETCH":
+            self._attach(event)
+        elif event.status == StreamStatus.SUCCEEDED and event.circ_id != self.circuit:
+            self.strays.add(str(event.circ_id))
+
+    def _attach(self, event: StreamEvent) -> None:
+        try:
+            self._controller.attach_stream(event.id, self.circuit)
+        except ControllerError as error:
+            # The stream may have ended meanwhile; if the circuit has, the run will say so.
+            self._record.note(f"{self.client}: stream {event.id} not attached: {error}")
+            return
+        self.attached.add(str(self.circuit))
+
+
+class Circuits:
+    """The circuits of all clients."""
+
+    def __init__(self, network: TorNetwork, paths: dict[str, Iterable[str]], record: Record):
+        self._by_client = {
+            client: ClientCircuit(
+                network[client], [network.fingerprints[relay] for relay in path], record
+            )
+            for client, path in paths.items()
+        }
+
+    def __getitem__(self, client: str) -> ClientCircuit:
+        return self._by_client[client]
+
+    def __iter__(self) -> Any:
+        return iter(self._by_client.values())
+
+    def build(self, round_name: str) -> None:
+        """Let all clients extend at the same instant, and wait until every circuit is built.
+
+        Raises:
+            TestbedError: a circuit failed, or one was not built in time.
+        """
+        for circuit in self:
+            circuit.extend(round_name)
+
+        def missing() -> list[str]:
+            return [f"{circuit.client}'s circuit" for circuit in self if not circuit.is_built()]
+
+        wait_until(missing, BUILD_TIMEOUT_S, "building circuits")
+
+    def close(self) -> None:
+        """Close all circuits and wait until Tor says so."""
+        for circuit in self:
+            circuit.close()
+
+        def missing() -> list[str]:
+            return [
+                f"the end of {circuit.client}'s circuit"
+                for circuit in self
+                if circuit.status != CircStatus.CLOSED
+            ]
+
+        wait_until(missing, CLOSE_TIMEOUT_S, "closing circuits")

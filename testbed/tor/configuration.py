@@ -1,0 +1,123 @@
+"""The torrc of each Tor, from the templates in tor-configs/torrc and the plan.
+No value here is a variant's: those come with the plan and stand at the end of the file.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from testbed.plan import Node, Plan
+from testbed.toml_file import PROJECT
+
+TEMPLATES = PROJECT / "tor-configs" / "torrc"
+
+AUTHORITY_OR_PORT = 5000
+AUTHORITY_DIR_PORT = 7000
+OR_PORT = 9001
+SOCKS_PORT = 9050
+
+_TEMPLATE_BY_ROLE = {
+    "authority": "authority",
+    "guard": "relay",
+    "middle": "relay",
+    "exit": "exit",
+    "client": "client",
+}
+
+
+@dataclass(frozen=True)
+class AuthorityIdentity:
+    """How the other Tors know the authority: two fingerprints, 40 hexadecimal digits each."""
+
+    v3_identity: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class TorFiles:
+    """Where one Tor keeps what; `directory` is private to it."""
+
+    name: str
+    directory: Path
+    log: Path
+
+    @property
+    def torrc(self) -> Path:
+        return self.directory / "torrc"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def control_socket(self) -> Path:
+        return self.directory / "control"
+
+    @property
+    def probe_socket(self) -> Path:
+        """A client's second SOCKS port, for the round-trip probe."""
+        return self.directory / "socks"
+
+
+def torrc(plan: Plan, node: Node, files: TorFiles, identity: AuthorityIdentity) -> str:
+    """The configuration of one Tor.
+
+    The variant's lines come last; among several lines of one option Tor takes the last.
+    """
+    values = _values(plan, node, files, identity)
+    parts = [_filled(name, values) for name in ("all", _TEMPLATE_BY_ROLE[node.role])]
+    return "\n".join([*parts, "# The variant's own.", *_variant_lines(plan, node), ""])
+
+
+def authority_line(plan: Plan, identity: AuthorityIdentity) -> str:
+    """The value of DirAuthority: the lab's authority, the only one that any of its Tors knows."""
+    authority = plan.nodes_with("authority")[0]
+    return (
+        f"{authority.name} orport={AUTHORITY_OR_PORT} v3ident={identity.v3_identity}"
+        f" {authority.management_address}:{AUTHORITY_DIR_PORT} {identity.fingerprint}"
+    )
+
+
+def _values(
+    plan: Plan, node: Node, files: TorFiles, identity: AuthorityIdentity
+) -> dict[str, object]:
+    parameters = plan.tor.consensus_params
+    return {
+        "name": node.name,
+        "address": node.address,
+        "management_address": node.management_address,
+        "authority_line": authority_line(plan, identity),
+        "authority_or_port": AUTHORITY_OR_PORT,
+        "authority_dir_port": AUTHORITY_DIR_PORT,
+        "or_port": OR_PORT,
+        "socks_port": SOCKS_PORT,
+        "data_directory": files.data,
+        "control_socket": files.control_socket,
+        "probe_socket": files.probe_socket,
+        "log_file": files.log,
+        "guard_addresses": _addresses(plan, "guard"),
+        "exit_addresses": _addresses(plan, "exit"),
+        "consensus_params": " ".join(f"{name}={value}" for name, value in parameters.items()),
+        "exit_policy": "\n".join(
+            f"ExitPolicy accept {server.address}:*" for server in plan.nodes_with("server")
+        ),
+    }
+
+
+def _addresses(plan: Plan, role: str) -> str:
+    return ",".join(str(node.address) for node in plan.nodes_with(role))
+
+
+def _filled(name: str, values: dict[str, object]) -> str:
+    return Template((TEMPLATES / f"{name}.torrc").read_text()).substitute(values)
+
+
+def _variant_lines(plan: Plan, node: Node) -> list[str]:
+    sets = [plan.tor.torrc_all]
+    if node.role == "client":
+        sets.append(plan.tor.torrc_client)
+    elif node.role != "authority":
+        sets.append(plan.tor.torrc_relay)
+    return [
+        f"{option} {value}" for lines in sets for option, values in lines.items() for value in values
+    ]

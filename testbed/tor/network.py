@@ -1,0 +1,243 @@
+"""The Tors of a lab: started in stages, each stage when a fact says that the last one is done.
+What they carry, and over which circuits, is `tor.circuits`'s.
+"""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stem import DescriptorUnavailable, SocketError
+from stem.control import Controller
+
+from testbed.errors import TestbedError
+from testbed.lab.network import Lab
+from testbed.plan import Node, Plan
+from testbed.tor.configuration import (
+    AUTHORITY_DIR_PORT,
+    AUTHORITY_OR_PORT,
+    AuthorityIdentity,
+    TorFiles,
+    torrc,
+)
+from testbed.topology import RELAY_ROLES
+
+POLL_INTERVAL_S = 0.1
+
+START_TIMEOUT_S = 30.0
+CONSENSUS_TIMEOUT_S = 200.0
+"""The first vote is held within 20 s of the authority's start; a second one would come later
+than this, and a consensus that lacks a relay means that something is wrong with that relay."""
+KNOWLEDGE_TIMEOUT_S = 300.0
+"""A relay asks for the consensus from its start, at growing intervals while there is none."""
+
+FLAGS_BY_ROLE = {
+    "guard": {"Guard", "Running", "Valid", "Fast", "Stable"},
+    "middle": {"Running", "Valid", "Fast", "Stable"},
+    "exit": {"Exit", "Running", "Valid", "Fast", "Stable"},
+}
+"""What the consensus must say of each relay before a client starts."""
+
+
+@dataclass
+class RunningTor:
+    """A Tor process and its control connection."""
+
+    node: Node
+    files: TorFiles
+    process: subprocess.Popen[bytes]
+    controller: Controller
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+
+class TorNetwork:
+    """The authority, relays and clients of a run. Made by `running_tors`, which ends them."""
+
+    def __init__(self, tors: dict[str, RunningTor], fingerprints: dict[str, str]) -> None:
+        self.tors = tors
+        self.fingerprints = fingerprints
+
+    def __getitem__(self, name: str) -> RunningTor:
+        return self.tors[name]
+
+    def ended(self) -> list[str]:
+        """The Tors that have ended although nobody asked them to."""
+        return [name for name, tor in self.tors.items() if tor.has_ended()]
+
+
+@contextmanager
+def running_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[TorNetwork]:
+    """Bootstrap the plan's Tor network and end it afterwards.
+
+    The stages: the authority gets its keys and starts; the relays start and publish; when the
+    consensus lists every relay with the flags of its role, the clients start; when every relay
+    and client has the descriptors of all relays, the network is ready.
+
+    Args:
+        binary: the `tor` to run; `tor-gencert` lies beside it.
+        state: a directory for keys, data and sockets, on a file system with UNIX sockets.
+        logs: where each Tor's log goes, as tor-NAME.log.
+
+    Raises:
+        TestbedError: a stage was not done in its time; the message names who was missing.
+    """
+    plan = lab.plan
+    files = {
+        node.name: TorFiles(node.name, state / node.name, logs / f"tor-{node.name}.log")
+        for node in plan.nodes_with("authority", *RELAY_ROLES, "client")
+    }
+    for each in files.values():
+        each.data.mkdir(parents=True, mode=0o700)
+        each.directory.chmod(0o700)
+    authority = plan.nodes_with("authority")[0]
+    identity = _make_authority_identity(authority, files[authority.name], binary)
+    network = TorNetwork({}, {})
+    with ExitStack() as stack:
+
+        def start(node: Node) -> None:
+            tor = _started(lab, node, files[node.name], identity, binary)
+            stack.callback(_end, tor)
+            network.tors[node.name] = tor
+
+        start(authority)
+        for relay in plan.nodes_with(*RELAY_ROLES):
+            start(relay)
+        network.fingerprints = {
+            relay.name: network[relay.name].controller.get_info("fingerprint")
+            for relay in plan.nodes_with(*RELAY_ROLES)
+        }
+        _wait_for_consensus(plan, network, network[authority.name].controller)
+        for client in plan.nodes_with("client"):
+            start(client)
+        _wait_for_knowledge(plan, network, [*RELAY_ROLES, "client"])
+        yield network
+
+
+def wait_until(what: Callable[[], list[str]], timeout_s: float, doing: str) -> None:
+    """Ask `what` is missing until it says: nothing.
+
+    Raises:
+        TestbedError: something was still missing after the timeout; says what.
+    """
+    end_s = time.monotonic() + timeout_s
+    while missing := what():
+        if time.monotonic() > end_s:
+            raise TestbedError(f"{doing}: after {timeout_s:g} s still missing: {missing[0]}")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def _make_authority_identity(node: Node, files: TorFiles, binary: Path) -> AuthorityIdentity:
+    """Give the authority its keys, before any Tor starts, as all of them must know it."""
+    keys = files.data / "keys"
+    keys.mkdir(mode=0o700)
+    subprocess.run(
+        [binary.with_name("tor-gencert"), "--create-identity-key", "--passphrase-fd", "0"]
+        + ["-m", "12", "-a", f"{node.management_address}:{AUTHORITY_DIR_PORT}"],
+        cwd=keys,
+        input=b"lab\n",
+        check=True,
+        capture_output=True,
+    )
+    certificate = (keys / "authority_certificate").read_text()
+    listed = subprocess.run(
+        [binary, "--list-fingerprint", "--quiet", "-f", "/dev/null", "--ignore-missing-torrc"]
+        + ["--DataDirectory", files.data, "--Nickname", node.name, "--SocksPort", "0"]
+        + ["--Address", str(node.management_address), "--ORPort", str(AUTHORITY_OR_PORT)]
+        + ["--DirAuthority", "placeholder 127.0.0.1:1 " + "0" * 40],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    v3_identity = re.search(r"^fingerprint ([0-9A-F]{40})$", certificate, re.MULTILINE)
+    fingerprint = re.search(r"(?:[0-9A-F]{4} ?){10}", listed)
+    if not v3_identity or not fingerprint:
+        raise TestbedError(f"{binary} printed no fingerprint for the authority: {listed!r}")
+    return AuthorityIdentity(v3_identity[1], fingerprint[0].replace(" ", ""))
+
+
+def _started(
+    lab: Lab, node: Node, files: TorFiles, identity: AuthorityIdentity, binary: Path
+) -> RunningTor:
+    files.torrc.write_text(torrc(lab.plan, node, files, identity))
+    command = [binary, "--quiet", "-f", files.torrc, "--defaults-torrc", "/dev/null"]
+    process = lab.start(node.name, command, environment=os.environ | {"HOME": str(files.data)})
+
+    def missing() -> list[str]:
+        if process.poll() is not None:
+            raise TestbedError(
+                f"{node.name}: tor ended with status {process.returncode} at once:"
+                f" {_last_warning(files.log)}"
+            )
+        return [] if files.control_socket.exists() else [f"{node.name}'s control socket"]
+
+    wait_until(missing, START_TIMEOUT_S, "starting Tor")
+    return RunningTor(node, files, process, _connected(files.control_socket))
+
+
+def _connected(control_socket: Path) -> Controller:
+    try:
+        controller: Controller = Controller.from_socket_file(str(control_socket))
+    except SocketError as error:
+        raise TestbedError(f"no control connection through {control_socket}: {error}") from error
+    controller.authenticate()
+    return controller
+
+
+def _last_warning(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    told = [line for line in lines if "[warn]" in line or "[err]" in line]
+    return told[-1] if told else f"no warning in {log.name}"
+
+
+def _wait_for_consensus(plan: Plan, network: TorNetwork, authority: Controller) -> None:
+    def missing() -> list[str]:
+        try:
+            listed = {
+                status.fingerprint: set(status.flags)
+                for status in authority.get_network_statuses()
+            }
+        except DescriptorUnavailable:
+            return ["a consensus"]
+        lacking = {
+            relay.name: FLAGS_BY_ROLE[relay.role]
+            - listed.get(network.fingerprints[relay.name], set())
+            for relay in plan.nodes_with(*RELAY_ROLES)
+        }
+        return [
+            f"{name} with the flags {' '.join(sorted(flags))} in the consensus"
+            for name, flags in lacking.items()
+            if flags
+        ]
+
+    wait_until(missing, CONSENSUS_TIMEOUT_S, "waiting for the consensus")
+
+
+def _wait_for_knowledge(plan: Plan, network: TorNetwork, roles: Sequence[str]) -> None:
+    """Wait until every Tor of these roles has the consensus and every relay's descriptor.
+
+    A relay that doesn't know its neighbour refuses the streams that come from it.
+    """
+
+    def missing() -> list[str]:
+        return [
+            f"{node.name}'s descriptor of {relay}"
+            for node in plan.nodes_with(*roles)
+            for relay, fingerprint in network.fingerprints.items()
+            if relay != node.name
+            and not network[node.name].controller.get_info(f"md/id/{fingerprint}", "")
+        ]
+
+    wait_until(missing, KNOWLEDGE_TIMEOUT_S, "waiting for descriptors")
+
+
+def _end(tor: RunningTor) -> None:
+    """SIGTERM would make a relay wait for its clients; a lab's Tor has nothing to save."""
+    tor.controller.close()
+    tor.process.kill()
+    tor.process.wait()

@@ -1,0 +1,1 @@
+"""What crosses the circuits: traffic models and the programs that play them."""

@@ -1,0 +1,222 @@
+"""The traffic models by name, as TGen configuration: what a client does, and its server.
+
+Starting the programs belongs to the experiment; playing the configuration to `tgen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import networkx
+
+from testbed.errors import InputError
+from testbed.traffic.tgen.markov import PACKET_BYTES, TO_ORIGIN, TOGETHER_US
+
+# Packets of a paced model leave in bursts about so far apart; TGen ignores delays up to 10 ms.
+_BURST_INTERVAL_US = 20_000
+_STALLOUT = "30 seconds"
+_HEARTBEAT = "1 second"
+
+
+@dataclass(frozen=True)
+class TrafficModel:
+    """What a client does over and over: one transfer from the server, then a pause.
+
+    After a transfer that failed the bundled generator waits one second more, so that an error
+    costs a run a moment and not the run; upstream's goes on at once.
+
+    Attributes:
+        name: as scenarios and `--traffic` have it.
+        description: one line for `list`.
+        transfer_bytes: payload of one transfer, from server to client.
+        rate_byte_per_s: what the server paces a transfer to; None: as fast as it goes.
+        pauses_s: after a transfer, one of these by chance; empty: the next begins at once.
+    """
+
+    name: str
+    description: str
+    transfer_bytes: int
+    rate_byte_per_s: int | None = None
+    pauses_s: tuple[int, ...] = ()
+
+    @property
+    def least_transfer_s(self) -> float:
+        """How long one transfer takes if nothing but its pacing slows it down, in seconds."""
+        return self.transfer_bytes / self.rate_byte_per_s if self.rate_byte_per_s else 0.0
+
+
+_ALL = (
+    TrafficModel("bulk", "5 MB, then at once the next", 5_000_000),
+    TrafficModel("web", "2 MB, then a pause of 10 s", 2_000_000, pauses_s=(10,)),
+    # Streams of 20 s: long enough that the gap between two costs less than 2 % of the rate.
+    TrafficModel("audio", "50 kB/s in streams of 20 s", 1_000_000, rate_byte_per_s=50_000),
+    TrafficModel("video", "1 MB/s in streams of 20 s", 20_000_000, rate_byte_per_s=1_000_000),
+    TrafficModel(
+        "page", "320 KiB, then a pause of 1 to 30 s", 320 * 1024, pauses_s=tuple(range(1, 31))
+    ),
+    TrafficModel("bulk5mib", "5 MiB, then at once the next", 5 * 1024 * 1024),
+)
+MODELS: Mapping[str, TrafficModel] = {model.name: model for model in _ALL}
+
+
+def traffic_model(name: str) -> TrafficModel:
+    """The model of a name.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    if name not in MODELS:
+        raise InputError(f"traffic = {name!r}: must be one of {', '.join(MODELS)}")
+    return MODELS[name]
+
+
+def client_graph(
+    model: str,
+    *,
+    server: tuple[str, int],
+    socks_proxy: tuple[str, int] | None,
+    seed: int,
+    socks_username: str | None = None,
+    packet_model_path: Path | None = None,
+) -> networkx.DiGraph[str]:
+    """A client's configuration.
+
+    Args:
+        model: a name from `MODELS`.
+        server: address and port of the server's generator.
+        socks_proxy: address and port of the client's Tor, or None for a direct connection.
+        seed: of all random choices, not negative.
+        socks_username: tells this client's streams from others at the proxy.
+        packet_model_path: where `packet_graph(model)` has been written; needed by paced models.
+
+    Raises:
+        InputError: an unknown model.
+        ValueError: a paced model without its packet model's path.
+    """
+    found = traffic_model(model)
+    start = {
+        "peers": _peer(server),
+        "loglevel": "message",
+        "heartbeat": _HEARTBEAT,
+        "markovmodelseed": str(seed),
+        "stallout": _STALLOUT,
+    }
+    if socks_proxy is not None:
+        start["socksproxy"] = _peer(socks_proxy)
+        if socks_username is not None:
+            start["socksusername"] = socks_username
+    stream = {"sendsize": "0", "recvsize": str(found.transfer_bytes)}
+    if found.rate_byte_per_s is not None:
+        if packet_model_path is None:
+            raise ValueError(f"{model} is paced and needs the path of its packet model")
+        stream["packetmodelpath"] = str(packet_model_path)
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+    graph.add_node("start", **start)
+    graph.add_node("stream", **stream)
+    graph.add_edge("start", "stream")
+    if found.pauses_s:
+        graph.add_node("pause", time=",".join(f"{pause_s} seconds" for pause_s in found.pauses_s))
+        graph.add_edge("stream", "pause")
+        graph.add_edge("pause", "start")
+    else:
+        graph.add_edge("stream", "start")
+    return graph
+
+
+def server_graph(port: int) -> networkx.DiGraph[str]:
+    """The configuration of a server that listens on all addresses."""
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+    graph.add_node("start", serverport=str(port), loglevel="message", heartbeat=_HEARTBEAT)
+    return graph
+
+
+def packet_graph(model: str) -> networkx.DiGraph[str] | None:
+    """The Markov model of a paced model's packets; None for models that send as fast as it goes.
+
+    A ring of states, each of which emits one packet; only after the last of a burst there is a
+    delay, as long as the whole burst takes at the model's rate. (TGen leaves out delays of up to
+    10 ms, so evenly spaced packets would not be paced at all.)
+
+    Raises:
+        InputError: an unknown model.
+    """
+    rate_byte_per_s = traffic_model(model).rate_byte_per_s
+    if rate_byte_per_s is None:
+        return None
+    packets, interval_us = burst(rate_byte_per_s)
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+    graph.add_node("start", type="state", name="start")
+    graph.add_node("packet", type="observation", name=TO_ORIGIN)
+    states = [f"packet{number}" for number in range(1, packets + 1)]
+    for number, state in enumerate(states, 1):
+        graph.add_node(state, type="state", name=state)
+        following = states[number % packets]
+        delay_us = interval_us if number == packets else 0
+        graph.add_edge(state, following, type="transition", weight=1.0)
+        graph.add_edge(
+            state,
+            "packet",
+            type="emission",
+            weight=1.0,
+            distribution="normal",
+            param_location=float(delay_us),
+            param_scale=0.0,
+        )
+    graph.add_edge("start", states[0], type="transition", weight=1.0)
+    return graph
+
+
+def burst(rate_byte_per_s: int) -> tuple[int, int]:
+    """How a rate is paced: so many packets of 1460 bytes at once, every so many µs."""
+    packets = max(1, round(_BURST_INTERVAL_US * rate_byte_per_s / PACKET_BYTES / 1e6))
+    while packets * PACKET_BYTES * 1_000_000 <= TOGETHER_US * rate_byte_per_s:
+        packets += 1
+    return packets, round(packets * PACKET_BYTES * 1e6 / rate_byte_per_s)
+
+
+def write_client(
+    directory: Path,
+    name: str,
+    model: str,
+    *,
+    server: tuple[str, int],
+    socks_proxy: tuple[str, int] | None,
+    seed: int,
+    socks_username: str | None = None,
+) -> Path:
+    """Write a client's configuration, and its packet model beside it, into a directory.
+
+    The files are `NAME.tgen.graphml` and, of a paced model, `NAME.packets.graphml`. For the
+    other arguments and the errors see `client_graph`.
+
+    Returns:
+        The path of the configuration.
+    """
+    packets = packet_graph(model)
+    packets_path = directory.resolve() / f"{name}.packets.graphml"
+    if packets is not None:
+        networkx.write_graphml(packets, packets_path)
+    graph = client_graph(
+        model,
+        server=server,
+        socks_proxy=socks_proxy,
+        seed=seed,
+        socks_username=socks_username,
+        packet_model_path=packets_path,
+    )
+    path = directory / f"{name}.tgen.graphml"
+    networkx.write_graphml(graph, path)
+    return path
+
+
+def write_server(directory: Path, name: str, port: int) -> Path:
+    """Write a server's configuration as `NAME.tgen.graphml` into a directory; its path."""
+    path = directory / f"{name}.tgen.graphml"
+    networkx.write_graphml(server_graph(port), path)
+    return path
+
+
+def _peer(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"

@@ -1,0 +1,145 @@
+"""Reads TGen's log lines, upstream's or ours, into typed records.
+
+Writing them belongs to `tgen`; what the records mean for an experiment to the analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import TestbedError
+
+_ENDS = ("[stream-success]", "[stream-error]")
+_HEARTBEAT = "[driver-heartbeat]"
+_PARTS = ("transport", "stream", "bytes", "times")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One stream of a client, complete or failed.
+
+    Times to the first and the last byte are TGen's `usecs-to-first-byte-recv` and
+    `usecs-to-last-byte-recv`. Both count from `created-ts`, the moment before the client made
+    the socket: so they contain the connection to the proxy, its handshake (with Tor: the BEGIN
+    cell's way to the exit and back), the request and the payload, not the checksum after it.
+
+    Attributes:
+        client: whose log it is from.
+        stream_id: unique among the client's streams.
+        start_s: `created-ts` on the Unix clock, that is the line's time less the time since.
+        first_byte_s: None if no payload came.
+        last_byte_s: None if no payload came; of a failed stream, the last that did.
+        bytes_received: payload.
+        ok: whether all of it came and the checksum was right.
+        error: None, or TGen's name of the error; of the proxy's, with the transport's after it.
+    """
+
+    client: str
+    stream_id: int
+    start_s: float
+    first_byte_s: float | None
+    last_byte_s: float | None
+    bytes_received: int
+    ok: bool
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What a generator moved since its heartbeat before: all bytes, a little more than payload.
+
+    Attributes:
+        client: whose log it is from.
+        time_s: the heartbeat, on the Unix clock.
+        bytes_received: from all of its sockets.
+        bytes_sent: to all of its sockets.
+    """
+
+    client: str
+    time_s: float
+    bytes_received: int
+    bytes_sent: int
+
+
+def read_transfers(path: Path, client: str) -> list[Transfer]:
+    """The streams that a generator began itself, in the order of their ends.
+
+    A last line without its end, as a killed generator leaves it, is passed over.
+
+    Raises:
+        TestbedError: the file can't be read, or a stream's line isn't as TGen writes it.
+    """
+    transfers = []
+    for number, words in _lines(path):
+        if len(words) > 6 and words[6] in _ENDS:
+            try:
+                transfer = _transfer(client, words)
+            except (IndexError, KeyError, ValueError):
+                raise TestbedError(f"{path}: line {number}: no line of a TGen stream") from None
+            if transfer is not None:
+                transfers.append(transfer)
+    return transfers
+
+
+def read_heartbeats(path: Path, client: str) -> list[Heartbeat]:
+    """A generator's heartbeats in order of time.
+
+    Raises:
+        TestbedError: the file can't be read, or a heartbeat isn't as TGen writes it.
+    """
+    heartbeats = []
+    for number, words in _lines(path):
+        if len(words) > 7 and words[6] == _HEARTBEAT:
+            try:
+                fields = _fields(words[7])
+                received, sent = int(fields["bytes-read"]), int(fields["bytes-written"])
+                heartbeats.append(Heartbeat(client, float(words[2]), received, sent))
+            except (KeyError, ValueError):
+                raise TestbedError(f"{path}: line {number}: no heartbeat of TGen") from None
+    return heartbeats
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise TestbedError(f"{path}: {error.strerror}") from None
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if line.endswith("\n"):
+            yield number, line.split()
+
+
+def _transfer(client: str, words: list[str]) -> Transfer | None:
+    # Words: date, time, Unix time, level, file, function, [stream-…], then pairs of a word and
+    # a bracket.
+    parts = {word: _fields(words[words.index(word, 7) + 1]) for word in _PARTS}
+    if parts["stream"]["vertexid"].startswith("passive-stream"):
+        return None
+    times = parts["times"]
+    since_start_s = (int(times["now-ts"]) - int(times["created-ts"])) / 1e6
+    ok = words[6] == _ENDS[0]
+    return Transfer(
+        client=client,
+        stream_id=int(parts["stream"]["id"]),
+        start_s=float(words[2]) - since_start_s,
+        first_byte_s=_elapsed_s(times["usecs-to-first-byte-recv"]),
+        last_byte_s=_elapsed_s(times["usecs-to-last-byte-recv"]),
+        bytes_received=int(parts["bytes"]["payload-bytes-recv"]),
+        ok=ok,
+        error=None if ok else _error(parts["stream"]["error"], parts["transport"]["error"]),
+    )
+
+
+def _fields(bracket: str) -> dict[str, str]:
+    pairs = (pair.partition("=") for pair in bracket.strip("[]").split(","))
+    return {key: value for key, _, value in pairs}
+
+
+def _elapsed_s(microseconds: str) -> float | None:
+    return int(microseconds) / 1e6 if int(microseconds) >= 0 else None
+
+
+def _error(stream: str, transport: str) -> str:
+    return f"{stream} {transport}" if stream == "PROXY" else stream

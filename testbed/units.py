@@ -1,0 +1,198 @@
+"""Quantities as the user writes them ("300 Mbit/s", "12.5 ms", "0.1 %") turned into plain numbers.
+
+No defaults and no keys live here: who reads a file says which key the quantity came from.
+"""
+
+import re
+from decimal import ROUND_HALF_EVEN, Decimal
+from functools import cache
+from typing import Annotated, NamedTuple
+
+import pint
+from pydantic import BeforeValidator
+
+# A registry of our own instead of pint's default one: there "5 m" is a length, "b" is a barn and
+# a hertz is as good a rate as a bit a second. Decimal keeps "12.5 ms" exactly 12.5.
+_DEFINITIONS = (
+    "nano- = 1e-9 = n-",
+    "micro- = 1e-6 = µ- = μ- = u-",
+    "milli- = 1e-3 = m-",
+    "kilo- = 1e3 = k-",
+    "mega- = 1e6 = M-",
+    "giga- = 1e9 = G-",
+    "second = [time] = s = sec",
+    "minute = 60 * second = min",
+    "hour = 3600 * second = h",
+    "bit = [information]",
+    "byte = 8 * bit = B",
+    "packet = [packet]",
+    "percent = 0.01 = %",
+)
+
+_KINDS = {
+    "": "a share",
+    "[time]": "a time",
+    "[information]": "an amount of data",
+    "[information] / [time]": "a rate",
+    "[packet]": "a number of packets",
+}
+
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?|[+-]?(?:nan|inf)(?![a-z]))"
+    r"\s*(?P<unit>[A-Za-zµμ%]+(?:\s*/\s*[A-Za-zµμ]+)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+class _Kind(NamedTuple):
+    """What one function of this module accepts: the unit it answers in, and its bounds."""
+
+    unit: str
+    example: str
+    least: str
+    most: str
+
+
+_RATE = _Kind("bit/s", "300 Mbit/s", "1 kbit/s", "100 Gbit/s")
+_DELAY = _Kind("ms", "12.5 ms", "0 ms", "60 s")
+_LOSS = _Kind("", "0.1 %", "0 %", "100 %")
+_DURATION = _Kind("s", "5 min", "1 ms", "168 h")
+_QUEUE = _Kind("packet", "1000 packets", "1 packet", "10000000 packets")
+
+# The kernel's netem keeps a probability in 32 bits; what is smaller would silently be no loss.
+_SMALLEST_LOSS = Decimal(2) ** -32
+
+
+@cache
+def _registry() -> pint.UnitRegistry[Decimal]:
+    registry: pint.UnitRegistry[Decimal] = pint.UnitRegistry(None, non_int_type=Decimal)
+    for definition in _DEFINITIONS:
+        registry.define(definition)
+    return registry
+
+
+def rate_bit_per_s(value: object) -> int:
+    """The rate in bit/s that a text such as "300 Mbit/s" means (1 kbit/s to 100 Gbit/s).
+
+    Raises:
+        ValueError: it is no such rate; the message is a predicate ("has no unit: write …").
+    """
+    rate = _within_bounds(value, _RATE, hint=_milli_hint(value))
+    return int(rate.to_integral_value(ROUND_HALF_EVEN))
+
+
+def delay_ms(value: object) -> float:
+    """The delay of one direction in ms that a text such as "12.5 ms" means (0 to 60 s).
+
+    Raises:
+        ValueError: it is no such delay; the message is a predicate.
+    """
+    return float(_within_bounds(value, _DELAY))
+
+
+def loss_fraction(value: object) -> float:
+    """The share of packets lost, in [0, 1), that a text such as "0.1 %" means.
+
+    Raises:
+        ValueError: it is no share below 100 %; the message is a predicate.
+    """
+    loss = _within_bounds(value, _LOSS)
+    if loss == 1:
+        raise ValueError('loses every packet: write less than "100 %"')
+    if 0 < loss < _SMALLEST_LOSS:
+        raise ValueError('is too small for the kernel to represent: write for example "0 %"')
+    return float(loss)
+
+
+def duration_s(value: object) -> float:
+    """The duration in seconds that a text such as "5 min" means (1 ms to 168 h).
+
+    Raises:
+        ValueError: it is no such duration; the message is a predicate.
+    """
+    return float(_within_bounds(value, _DURATION))
+
+
+def queue_packets(value: object) -> int:
+    """The number of packets that a text such as "1000 packets" means (1 to 10 000 000).
+
+    Raises:
+        ValueError: it is no whole number of packets; the message is a predicate.
+    """
+    packets = _within_bounds(value, _QUEUE)
+    if packets != packets.to_integral_value():
+        raise ValueError(f'is not a whole number of packets: write for example "{_QUEUE.example}"')
+    return int(packets)
+
+
+Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
+"""A model's field in bit/s, read from a text such as "300 Mbit/s"."""
+Delay = Annotated[float, BeforeValidator(delay_ms)]
+"""A model's field in ms, read from a text such as "12.5 ms"."""
+Loss = Annotated[float, BeforeValidator(loss_fraction)]
+"""A model's field in [0, 1), read from a text such as "0.1 %"."""
+Duration = Annotated[float, BeforeValidator(duration_s)]
+"""A model's field in seconds, read from a text such as "5 min"."""
+Queue = Annotated[int, BeforeValidator(queue_packets)]
+"""A model's field in packets, read from a text such as "1000 packets"."""
+
+
+def _within_bounds(value: object, kind: _Kind, hint: str = "") -> Decimal:
+    """The value in the kind's unit, if it is of that kind and within its bounds."""
+    number = _number_in_unit(value, kind)
+    if number < 0:
+        raise ValueError(f'is negative: write for example "{kind.example}"')
+    if number < _number_in_unit(kind.least, kind):
+        raise ValueError(f'is below the least possible, "{kind.least}"{hint}')
+    if number > _number_in_unit(kind.most, kind):
+        raise ValueError(f'is above the most possible, "{kind.most}"')
+    return number
+
+
+def _number_in_unit(value: object, kind: _Kind) -> Decimal:
+    number, unit_text = _parts(value, kind)
+    try:
+        unit = _registry().parse_units(unit_text)
+    except (pint.errors.PintError, AttributeError) as error:
+        right = f'write for example "{kind.example}"'
+        raise ValueError(f'has an unknown unit "{unit_text}": {right}') from error
+    try:
+        return Decimal(_registry().Quantity(number, unit).to(kind.unit).magnitude)
+    except pint.DimensionalityError as error:
+        is_kind = _KINDS.get(
+            str(unit.dimensionality).replace("dimensionless", ""), "something else"
+        )
+        wanted = _KINDS[
+            str(_registry().parse_units(kind.unit).dimensionality).replace("dimensionless", "")
+        ]
+        right = f'write for example "{kind.example}"'
+        raise ValueError(f"is {is_kind}, not {wanted}: {right}") from error
+
+
+def _parts(value: object, kind: _Kind) -> tuple[Decimal, str]:
+    """The number and the unit of a text; a bare TOML number has no unit and is refused too."""
+    right = f'write for example "{kind.example}"'
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"is not a number with a unit: {right}")
+    match = _QUANTITY.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError(f"is not a number with a unit: {right}")
+    number = Decimal(match["number"])
+    if not number.is_finite():
+        raise ValueError(f"is not a finite number: {right}")
+    if match["unit"] is None:
+        raise ValueError(f"has no unit: {_with_unit(match['number'], kind)}")
+    return number, match["unit"]
+
+
+def _with_unit(number: str, kind: _Kind) -> str:
+    """What to write instead of a number without a unit: the same number with the usual unit."""
+    return f'write for example "{number} {kind.example.split(maxsplit=1)[1]}"'
+
+
+def _milli_hint(value: object) -> str:
+    """For a rate in millibit, as in "300 mbit/s": the same in megabit, which is what is meant."""
+    match = _QUANTITY.fullmatch(str(value).strip())
+    if match is None or not (match["unit"] or "").startswith(("mbit", "mB", "milli")):
+        return ""
+    return f' ("m" is milli: for megabit write "{match["number"]} M{match["unit"][1:]}")'

@@ -1,0 +1,298 @@
+"""What a variant file may say: which Tor, with which patches, torrc lines and premise.
+
+Tor is built in `testbed.setup`; which option does what is Tor's own affair, and checked by Tor.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from testbed.errors import InputError
+from testbed.scenario import Text
+from testbed.toml_file import PROJECT, KeyProblemError, find_file, label, read_model, suggestion
+
+TOR_CONFIGS = PROJECT / "tor-configs"
+
+TorrcLines = dict[str, list[str]]
+"""torrc options as they will be written: each option's values, one line a value."""
+
+SharedLinkPremise = Literal["one connection", "one connection per circuit"]
+"""What the shared link's two relays must have between them while a run measures."""
+
+_CLOSED = "the lab is closed and has one authority, which the testbed sets"
+_OWN = "the testbed sets it for every node"
+_PREMISE = "every client must have exactly one circuit, on the scenario's path"
+_MEMORY = "unread events would fill the relays' memory and no probe reads them"
+
+_FORBIDDEN_BY_REASON = {
+    _CLOSED: """
+        DirAuthority DirServer AlternateDirAuthority AlternateBridgeAuthority FallbackDir
+        FallbackNetworkstatusFile UseDefaultFallbackDirs Bridge BridgeRelay UseBridges
+        BridgeAuthoritativeDir BridgeAuthoritativeDirectory AuthoritativeDirectory
+        V3AuthoritativeDirectory V3BandwidthsFile TestingTorNetwork ClientTransportPlugin
+        ServerTransportPlugin ServerTransportListenAddr HTTPProxy HTTPSProxy Socks4Proxy
+        Socks5Proxy TCPProxy ServerDNSResolvConfFile ResolvConf ServerDNSSearchDomains
+        SearchDomains OutboundBindAddress OutboundBindAddressOR OutboundBindAddressExit
+        OutboundBindAddressPT PublishServerDescriptor AssumeReachable MapAddress
+    """,
+    _OWN: """
+        Address Nickname ORPort DirPort ExtORPort ControlPort ControlSocket
+        ControlPortWriteToFile CookieAuthentication CookieAuthFile HashedControlPassword
+        __HashedControlSessionPassword SocksPort HTTPTunnelPort TransPort NATDPort DNSPort
+        MetricsPort HiddenServiceDir DataDirectory CacheDirectory KeyDirectory PidFile Log
+        RunAsDaemon User DisableNetwork ORListenAddress ORBindAddress DirListenAddress
+        DirBindAddress SocksListenAddress SocksBindAddress ControlListenAddress
+        __OwningControllerProcess __OwningControllerFD __ReloadTorrcOnSIGHUP
+    """,
+    _PREMISE: """
+        __LeaveStreamsUnattached __DisablePredictedCircuits MaxCircuitDirtiness EntryNodes
+        MiddleNodes ExitNodes ExcludeNodes ExcludeExitNodes StrictNodes ExitPolicy ExitRelay
+        ReducedExitPolicy ClientOnly NodeFamily MyFamily
+    """,
+    _MEMORY: "TestingEnableCellStatsEvent TestingEnableConnBwEvent",
+    "consensus parameters belong in the table [consensus]": "ConsensusParams",
+}
+
+FORBIDDEN_OPTIONS = {
+    option.lower(): reason
+    for reason, options in _FORBIDDEN_BY_REASON.items()
+    for option in options.split()
+}
+"""Why a variant may not set an option, by the option in lower case."""
+
+_OPTION = re.compile(r"_{0,3}[A-Za-z][A-Za-z0-9_]*")
+_CONSENSUS_PARAMETER = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _allowed_option(option: str) -> None:
+    """Refuse an option that would open the lab or break a premise.
+
+    Tor reads options whatever their case, and takes an unambiguous beginning for the whole, so
+    the beginning of a forbidden option is forbidden too.
+    """
+    if not _OPTION.fullmatch(option):
+        raise KeyProblemError(option, "is no torrc option: write one option's name")
+    for forbidden, reason in FORBIDDEN_OPTIONS.items():
+        if forbidden.startswith(option.lower()):
+            raise KeyProblemError(option, f"can't be set by a variant: {reason}")
+
+
+def _lines(option: str, value: object) -> list[str]:
+    """An option's values as torrc writes them: one line each."""
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str | int | float) for each in values):
+        raise KeyProblemError(option, "must be a text, a number, true or false, or a list of them")
+    lines = [str(int(each)) if isinstance(each, bool) else str(each) for each in values]
+    for line in lines:
+        if not line.isprintable() or line.endswith("\\"):
+            raise KeyProblemError(option, "must be one line, without a backslash at its end")
+    return lines
+
+
+def _options(table: object) -> object:
+    """A table of torrc options with every value as lines, if a variant may set them."""
+    if not isinstance(table, dict):
+        return table
+    options: TorrcLines = {}
+    for option, value in table.items():
+        _allowed_option(option)
+        if option.lower() in map(str.lower, options):
+            raise KeyProblemError(option, "is there twice: Tor ignores the case of its options")
+        options[option] = _lines(option, value)
+    return options
+
+
+TorrcOptions = Annotated[TorrcLines, BeforeValidator(_options)]
+
+
+class TorrcKeys(BaseModel):
+    """The table [torrc]: options of every Tor, and below `relay` and `client` only of those."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    all: TorrcLines = {}
+    relay: TorrcOptions = {}
+    client: TorrcOptions = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_of_all(cls, table: object) -> object:
+        """Everything beside the two tables is an option of every Tor."""
+        if not isinstance(table, dict):
+            return table
+        apart = {key: table[key] for key in ("relay", "client") if key in table}
+        common = {key: value for key, value in table.items() if key not in apart}
+        unexpected = next((key for key, value in common.items() if isinstance(value, dict)), None)
+        if unexpected is not None:
+            raise KeyProblemError(
+                unexpected, f"is no group of nodes: {suggestion(unexpected, ['relay', 'client'])}"
+            )
+        return {"all": _options(common), **apart}
+
+
+class PremiseKeys(BaseModel):
+    """The table [premise]: what must hold for a run of the variant to count."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    shared_link: SharedLinkPremise
+
+
+class VariantFile(BaseModel):
+    """A variant file, before what it extends is added."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: Text
+    description: str = ""
+    extends: Text | None = None
+    source: Text | None = None
+    patches: tuple[Text, ...] = ()
+    torrc: TorrcKeys = TorrcKeys()
+    consensus: dict[str, Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]] = {}
+    premise: PremiseKeys | None = None
+
+    @field_validator("consensus", mode="before")
+    @classmethod
+    def _parameter_names(cls, parameters: object) -> object:
+        for name in parameters if isinstance(parameters, dict) else ():
+            if not _CONSENSUS_PARAMETER.fullmatch(name):
+                raise KeyProblemError(name, "is no consensus parameter: no spaces, no signs")
+        return parameters
+
+
+class Variant(BaseModel):
+    """A variant with everything of the variants that it extends; paths are absolute."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    title: str
+    description: str
+    source: Path | None
+    patches: tuple[Path, ...]
+    torrc_all: TorrcLines
+    torrc_relay: TorrcLines
+    torrc_client: TorrcLines
+    consensus_params: dict[str, int]
+    shared_link: SharedLinkPremise
+
+
+def read_variant(name: str) -> Variant:
+    """The variant of that name in tor-configs/, or in the file at that path.
+
+    Patches of the extended variant come first; its torrc options, consensus parameters, source
+    and premise hold unless the extending variant sets them anew.
+
+    Raises:
+        InputError: there is none, it can't mean what it says, or a patch or source is missing.
+    """
+    path = find_file("variant", name, TOR_CONFIGS)
+    chain = _chain(path)
+    newest = chain[-1][1]
+    torrc: dict[str, TorrcLines] = {"all": {}, "relay": {}, "client": {}}
+    consensus_params: dict[str, int] = {}
+    patches: list[Path] = []
+    for file, content in chain:
+        for group, options in content.torrc:
+            torrc[group] = _overridden(torrc[group], options)
+        consensus_params |= content.consensus
+        patches += [_patch(file, patch) for patch in content.patches]
+    _no_patch_twice(path, patches)
+    return Variant(
+        name=path.stem,
+        title=newest.title,
+        description=newest.description,
+        source=_source(chain),
+        patches=tuple(patches),
+        torrc_all=torrc["all"],
+        torrc_relay=torrc["relay"],
+        torrc_client=torrc["client"],
+        consensus_params=consensus_params,
+        shared_link=_premise(chain),
+    )
+
+
+Chain = list[tuple[Path, VariantFile]]
+"""A variant file and those that it extends, the most basic first."""
+
+
+def _chain(path: Path) -> Chain:
+    chain: Chain = []
+    following: Path | None = path
+    while following is not None:
+        if following in [file for file, _ in chain]:
+            names = " → ".join([file.stem for file, _ in chain] + [following.stem])
+            raise InputError(f"{label(path)}: extends goes in a circle: {names}")
+        content = read_model(following, VariantFile)
+        chain.append((following, content))
+        following = _extended(following, content.extends) if content.extends else None
+    return chain[::-1]
+
+
+def _extended(file: Path, extends: str) -> Path:
+    is_path = "/" in extends or extends.endswith(".toml")
+    try:
+        where = str(file.parent / Path(extends).expanduser()) if is_path else extends
+        return find_file("variant", where, TOR_CONFIGS)
+    except InputError as error:
+        raise InputError(f"{label(file)}: extends: {error}") from error
+
+
+def _overridden(base: TorrcLines, lines: TorrcLines) -> TorrcLines:
+    """The base's options, except those that are set anew, in whatever case they are written."""
+    anew = {option.lower() for option in lines}
+    return {option: value for option, value in base.items() if option.lower() not in anew} | lines
+
+
+def _patch(file: Path, name: str) -> Path:
+    """A variant's patch: beside the variant's file, or in tor-configs/patches."""
+    folders = (file.parent, TOR_CONFIGS / "patches")
+    for folder in folders:
+        path = (folder / Path(name).expanduser()).resolve()
+        if path.is_file():
+            return path
+    there = sorted({patch.name for folder in folders for patch in folder.glob("*.patch")})
+    raise InputError(f'{label(file)}: there is no patch "{name}": {suggestion(name, there)}')
+
+
+def _no_patch_twice(path: Path, patches: list[Path]) -> None:
+    twice = next((patch for patch in patches if patches.count(patch) > 1), None)
+    if twice:
+        raise InputError(
+            f'{label(path)}: the patch "{twice.name}" is applied twice:'
+            " leave it out where the extended variant has it already"
+        )
+
+
+def _source(chain: Chain) -> Path | None:
+    """The source tree that the chain's last `source` names; relative to the file that says it."""
+    said = [(file, content.source) for file, content in chain if content.source]
+    if not said:
+        return None
+    file, source = said[-1]
+    path = (file.parent / Path(source).expanduser()).resolve()
+    if not (path / "src" / "app" / "main").is_dir():
+        raise InputError(
+            f'{label(file)}: source = "{source}" is no Tor source tree: {path} has no src/app/main'
+        )
+    return path
+
+
+def _premise(chain: Chain) -> SharedLinkPremise:
+    said = [content.premise.shared_link for _, content in chain if content.premise]
+    if not said:
+        raise InputError(
+            f"{label(chain[-1][0])}: the key premise.shared_link is missing:"
+            ' write "one connection" or "one connection per circuit", or extend a variant'
+        )
+    return said[-1]

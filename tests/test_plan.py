@@ -1,0 +1,297 @@
+"""The plan: resolved numbers, what its key depends on, and every way in which it can't be made."""
+
+import ipaddress
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import InputError
+from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.topology import load_topology, topology_names
+
+SCENARIO = """
+title = "A network"
+topology = "two_clients"
+traffic = "bulk"
+duration = "5 min"
+[links]
+default = { rate = "2 Mbit/s" }
+middle-exit = { delay = "100 ms" }
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    return file
+
+
+def refused(*arguments: str, **options: object) -> str:
+    with pytest.raises(InputError) as caught:
+        make_plan(*arguments, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_numbers_of_shared_dropping() -> None:
+    plan = make_plan("SharedDropping", "vanilla")
+    (shared,) = plan.links_between("exit", "middle")
+    assert shared.ends == plan.shared_link == ("middle1", "exit1")
+    assert (shared.rate_bit_per_s, shared.delay_ms, shared.loss) == (300_000_000, 12.5, 0.001)
+    # 300 Mbit/s for 12.5 ms are 468 750 bytes: 309.6 packets of 1514 bytes are under way.
+    assert (shared.queue_packets, shared.netem_limit_packets) == (1000, 1310)
+    (last,) = plan.links_between("exit", "server")
+    assert (last.delay_ms, last.netem_limit_packets) == (0, 1000)
+    assert len(plan.links) == 8 + 4 + 1 + 1
+    assert plan.duration_s == 300
+    assert set(plan.traffic_by_client.values()) == {"bulk"}
+    assert set(plan.congestion_control.values()) == {"cubic"}
+
+
+def test_paths_of_eight_clients() -> None:
+    plan = make_plan("NoDropping", "vanilla")
+    guards = [plan.paths[f"client{number}"][0] for number in range(1, 9)]
+    assert guards == [f"guard{number}" for number in (1, 1, 2, 2, 3, 3, 4, 4)]
+    assert {path[1:] for path in plan.paths.values()} == {("middle1", "exit1")}
+
+
+def test_addresses_are_one_each_and_in_their_networks() -> None:
+    plan = make_plan("NoDropping", "vanilla")
+    addresses = [node.address for node in plan.nodes if node.address]
+    management = [node.management_address for node in plan.nodes if node.management_address]
+    assert len(set(addresses)) == len(addresses) == len(plan.nodes) - 1
+    assert len(set(management)) == len(management) == len(plan.nodes) - 1
+    assert all(ipaddress.ip_address(a) in ipaddress.ip_network("10.0.0.0/16") for a in addresses)
+    assert all(ipaddress.ip_address(a) in ipaddress.ip_network("10.1.0.0/16") for a in management)
+    assert plan.node("authority1").address is None
+    assert plan.node("server1").management_address is None
+    assert plan.node("guard3").address == "10.0.2.3"
+
+
+def test_round_trip_through_json() -> None:
+    plan = make_plan("SharedDropping", "pctls", seed=7, duration="60 s")
+    again = Plan.model_validate_json(plan.model_dump_json())
+    assert again == plan
+    assert again.key == plan.key
+
+
+def test_key_names_the_run() -> None:
+    plan = make_plan("SharedDropping", "vanilla", seed=1)
+    others = [
+        make_plan("SharedDropping", "vanilla", seed=2),
+        make_plan("SharedDropping", "pctls", seed=1),
+        make_plan("NoDropping", "vanilla", seed=1),
+        make_plan("SharedDropping", "vanilla", seed=1, duration="60 s"),
+    ]
+    assert make_plan("SharedDropping", "vanilla", seed=1).key == plan.key
+    assert len({plan.key, *(other.key for other in others)}) == 5
+    assert plan.model_copy(update={"scenario_title": "Another"}).key == plan.key
+
+
+def test_key_depends_on_what_a_patch_says_not_where_it_lies(tmp_path: Path) -> None:
+    keys = []
+    for folder, content in (("one", "same"), ("two", "same"), ("three", "other")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.patch").write_text(content)
+        variant = tmp_path / folder / "mine.toml"
+        variant.write_text('title = "x"\nextends = "vanilla"\npatches = ["a.patch"]\n')
+        keys.append(make_plan("NoDropping", str(variant)).key)
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_every_variant_meets_the_same_losses() -> None:
+    vanilla, pctls = (make_plan("SharedDropping", name, seed=3) for name in ("vanilla", "pctls"))
+    assert vanilla.links == pctls.links
+    seeds = [seed for link in vanilla.links for seed in link.netem_seeds]
+    assert len(set(seeds)) == len(seeds)
+    other = make_plan("SharedDropping", "vanilla", seed=4)
+    assert not set(seeds) & {seed for link in other.links for seed in link.netem_seeds}
+
+
+def test_default_output() -> None:
+    plan = make_plan("SharedDropping", "pctls", seed=7)
+    assert default_output(plan) == Path("results/SharedDropping/pctls/seed-7")
+    same = make_plan("SharedDropping", "pctls", seed=7, traffic="bulk")
+    assert default_output(same) == default_output(plan)
+
+
+def test_other_traffic_has_an_output_of_its_own() -> None:
+    plan = make_plan("SharedDropping", "vanilla", traffic="web")
+    assert default_output(plan) == Path("results/SharedDropping-web/vanilla/seed-1")
+    assert set(plan.traffic_by_client.values()) == {"web"}
+
+
+def test_a_clients_own_model_is_not_overridden(scenario: Path) -> None:
+    scenario.write_text(SCENARIO + '[clients]\nclient1 = "bulk"\n')
+    plan = make_plan(str(scenario), "vanilla", traffic="web")
+    assert plan.traffic_by_client == {"client1": "bulk", "client2": "web"}
+
+
+def test_congestion_control_by_role(scenario: Path) -> None:
+    scenario.write_text(SCENARIO + '[tcp]\ncongestion_control = { exit = "bbr" }\n')
+    plan = make_plan(str(scenario), "vanilla")
+    assert plan.congestion_control["exit1"] == "bbr"
+    assert plan.congestion_control["client2"] == "cubic"
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "routes"),
+    [
+        ("exit", "middle", [("exit1", "middle1")]),
+        ("middle", "exit", [("middle1", "exit1")]),
+        ("middle", "guard", [("middle1", "guard1"), ("middle1", "guard2")]),
+        ("server", "middle", [("server1", "exit1", "middle1")]),
+    ],
+)
+def test_competing_streams(
+    scenario: Path, sender: str, receiver: str, routes: list[tuple[str, ...]]
+) -> None:
+    table = f'[[competing]]\nfrom = "{sender}"\nto = "{receiver}"\nstreams = 4\n'
+    scenario.write_text(SCENARIO + table)
+    competing = make_plan(str(scenario), "vanilla").competing
+    assert [each.route for each in competing] == routes
+    assert {each.streams for each in competing} == {4}
+    assert [(each.sender, each.receiver) for each in competing] == [
+        (route[0], route[-1]) for route in routes
+    ]
+
+
+@pytest.mark.parametrize("duration", ["90 s", "90", 90, 90.0, "1.5 min"])
+def test_duration_of_the_command_line(duration: str | float) -> None:
+    assert make_plan("NoDropping", "vanilla", duration=duration).duration_s == 90
+
+
+@pytest.mark.parametrize(
+    ("duration", "advice"),
+    [
+        ("5 m", '--duration "5 m" has an unknown unit "m"'),
+        ("-60", "is negative"),
+        ("nan", "--duration"),
+        ("300 Mbit/s", "is a rate, not a time"),
+        ("", "is not a number with a unit"),
+        (float("inf"), "--duration"),
+        (0, "--duration 0"),
+    ],
+)
+def test_refuses_duration(duration: str | float, advice: str) -> None:
+    assert advice in refused("NoDropping", "vanilla", duration=duration)
+
+
+def test_refuses_a_duration_too_short_for_a_transfer(scenario: Path) -> None:
+    # Two transfers of 5 MB share the link at 2 Mbit/s: 40 s, and two round trips of 0.2 s.
+    message = refused(str(scenario), "vanilla", duration="40.3 s")
+    assert "--duration 40.3 s is too short" in message
+    assert "at least 40.4 s" in message
+    assert make_plan(str(scenario), "vanilla", duration="40.4 s").duration_s == 40.4
+
+
+def test_names_the_file_when_its_duration_is_too_short(scenario: Path) -> None:
+    scenario.write_text(SCENARIO.replace("5 min", "1 s"))
+    assert "mine.toml: duration 1 s is too short" in refused(str(scenario), "vanilla")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31, 1.5, "1", True])
+def test_refuses_seed(seed: object) -> None:
+    assert "--seed" in refused("NoDropping", "vanilla", seed=seed)
+
+
+@pytest.mark.parametrize("traffic", ["bluk", ""])
+def test_refuses_traffic(traffic: str) -> None:
+    assert "bulk" in refused("NoDropping", "vanilla", traffic=traffic)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "advice"),
+    [
+        ("two_clients", "two_client", 'did you mean "two_clients"?'),
+        ('traffic = "bulk"', 'traffic = "bluk"', 'mine.toml: traffic = "bluk" is no model'),
+        ("middle-exit", "guard-exit", "no link between guard and exit; it has: client-guard,"),
+        ("middle-exit", "exit-authority", "no link between exit and authority"),
+        ("default =", "guard-middle =", "the links client-guard of two_clients have no rate"),
+        (
+            "[links]",
+            '[clients]\nclient3 = "bulk"\n[links]',
+            "clients.client3 is no client of two_clients: did you",
+        ),
+        ("[links]", '[clients]\nclient1 = "bluk"\n[links]', 'clients.client1 = "bluk"'),
+        (
+            "[links]",
+            '[[competing]]\nfrom = "exit"\nto = "exit"\nstreams = 1\n[links]',
+            "competing[1]: two_clients has no way from exit to exit",
+        ),
+    ],
+)
+def test_refuses_scenario(scenario: Path, right: str, wrong: str, advice: str) -> None:
+    scenario.write_text(SCENARIO.replace(right, wrong))
+    assert advice in refused(str(scenario), "vanilla")
+
+
+def test_refuses_traffic_that_no_client_takes(scenario: Path) -> None:
+    scenario.write_text(SCENARIO + '[clients]\nclient1 = "bulk"\nclient2 = "bulk"\n')
+    assert "changes nothing" in refused(str(scenario), "vanilla", traffic="web")
+
+
+def test_check_output(tmp_path: Path) -> None:
+    check_output(tmp_path / "new" / "run")
+    with pytest.raises(InputError, match="exists: give another --out"):
+        check_output(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is not a directory"):
+        check_output(tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize("name", topology_names())
+def test_topologies(name: str) -> None:
+    """Only Tors are on the management network, and it comes after the emulated links."""
+    topology = load_topology(name)
+    roles = topology.roles()
+    on_management = {
+        end for ends in topology.links() if "s1" in ends for end in ends if end != "s1"
+    }
+    assert on_management == {host for host, role in roles.items() if role != "server"}
+    assert topology.port("client1", "guard1")[0] == 0
+    assert topology.port("client1", "s1")[0] == 1
+    assert topology.routes()["client1"] == ("client1", "guard1", "middle1", "exit1", "server1")
+
+
+TOPOLOGY = """
+from testbed.topology import TorTopo
+
+class Mine(TorTopo):
+    shared_link = ("middle1", "exit1")
+
+    def build(self):
+        nodes = [self.add_node(role, 1) for role in ("client", "guard", "middle", "exit", "server")]
+        for first, second in zip(nodes, nodes[1:]):
+            self.addLink(first, second)
+        self.add_node("authority", 1)
+        self.add_management()
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "advice"),
+    [
+        ("self.add_management()", "pass", "no management network"),
+        ('self.add_node("authority", 1)', "pass", "no node has the role authority"),
+        ('"middle1", "exit1"', '"exit1", "middle1"', "shared_link names no link"),
+        ('"authority", 1', '"authorty", 1', 'did you mean "authority"?'),
+        ('"authority", 1', '"authority", 255', "number is from 1 to 254"),
+        ('self.add_node("authority", 1)', "self.addHost('box')", "box has no role"),
+        ("self.add_management()", "self.addLink('guard1', 'middle1')", "more than one link"),
+        ("class Mine(TorTopo)", "class Mine", "defines 0 subclasses"),
+        ("import TorTopo", "import TorTop", "can't be imported"),
+        ("        self.add_management()", "        1 / 0", "build() failed"),
+        ("zip(nodes, nodes[1:])", "zip(nodes[1:], nodes[2:])", "client1 has 0 links to a guard"),
+    ],
+)
+def test_refuses_topology(tmp_path: Path, right: str, wrong: str, advice: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(TOPOLOGY)
+    assert load_topology(str(file)).nodes_with("client") == ["client1"]
+    file = tmp_path / "wrong.py"
+    file.write_text(TOPOLOGY.replace(right, wrong))
+    with pytest.raises(InputError) as caught:
+        load_topology(str(file))
+    assert advice in str(caught.value)

@@ -1,0 +1,398 @@
+"""The set-up: which source is chosen, what it says when it can't go on, and how fast it is.
+
+No test here asks apt or pip for anything over the network.
+"""
+
+import io
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from testbed.errors import InputError, TestbedError
+from testbed.setup import (
+    builds,
+    cache,
+    doctor,
+    environment,
+    kernel,
+    packages,
+    privileges,
+    ready,
+    sources,
+    steps,
+    tor,
+)
+
+PROJECT = Path(__file__).resolve().parent.parent
+ARCHIVE = "http://archive.example/debian/"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+LINUX = sources.Wanted("linux", "7.2", same_series=True)
+TOR = sources.Wanted("tor", "0.4.8", same_series=False)
+# What `apt-get` is in these tests: it lists and loads what the test says, and asks nobody.
+APT_GET = """
+case "$*" in
+  indextargets*) echo '{archive}|{keyring}|bookworm|main|Debian|Debian' ;;
+  update) echo "{update}" ;;
+  source*)
+    for version in {there}; do
+      case "$*" in
+        *"=$version"*) echo source > "{file}"; exit 0 ;;
+      esac
+    done
+    echo "E: Failed to fetch  404  Not Found"; exit 100 ;;
+esac
+"""
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HYDRA_CACHE", str(tmp_path / "cache"))
+    return cache.cache_folder()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that comes first on PATH, for programs that only seem to be the system's."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture
+def progress() -> steps.Progress:
+    return steps.Progress(io.StringIO())
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def seeming_apt(
+    folder: Path, listed: list[str], there: list[str], file: str = "", update: str = ""
+) -> None:
+    program(
+        folder,
+        "apt-get",
+        APT_GET.format(
+            archive=ARCHIVE, keyring=KEYRING, there=" ".join(there), file=file, update=update
+        ),
+    )
+    rows = "\n".join(f"linux | {version} | {ARCHIVE} sid/main Sources" for version in listed)
+    program(folder, "apt-cache", f"cat <<'END'\n{rows}\nEND")
+
+
+# Which source
+
+
+def test_newest_of_the_series_comes_first_and_older_series_never() -> None:
+    listed = ["7.2.8-1", "7.1.13-1~bpo13+1", "7.3.4-1", "7.2.13-1", "7.2.13-1~bpo13+1", "7.10.1-1"]
+    assert sources.preferred(listed, LINUX) == [
+        "7.2.13-1",
+        "7.2.13-1~bpo13+1",
+        "7.2.8-1",
+        "7.3.4-1",
+        "7.10.1-1",
+    ]
+
+
+def test_newest_tor_comes_first() -> None:
+    listed = ["0.4.9.9-1", "0.4.9.11-1~bpo13+1", "0.4.7.16-1", "0.4.8.16-1", "0.4.10.1~alpha-1"]
+    assert sources.preferred(listed, TOR) == [
+        "0.4.10.1~alpha-1",
+        "0.4.9.11-1~bpo13+1",
+        "0.4.9.9-1",
+        "0.4.8.16-1",
+    ]
+
+
+def test_listed_version_that_is_not_there_is_passed_over(
+    own_cache: Path, programs: Path, progress: steps.Progress
+) -> None:
+    seeming_apt(
+        programs, ["7.2.13-1", "7.2.8-1", "7.1.1-1"], ["7.2.8-1"], "linux_7.2.8.orig.tar.xz"
+    )
+    tarball = sources.source_tarball(LINUX, progress)
+    assert (tarball.version, tarball.upstream_version) == ("7.2.8-1", "7.2.8")
+    assert tarball.sha256 == sources.sha256_of(Path(tarball.path))
+
+    # Once chosen it stays, without asking apt.
+    program(programs, "apt-get", "exit 1")
+    assert sources.source_tarball(LINUX, progress) == tarball
+    # Unless it is gone.
+    Path(tarball.path).unlink()
+    with pytest.raises(TestbedError):
+        sources.source_tarball(LINUX, progress)
+
+
+def test_half_a_tarball_is_not_taken(
+    own_cache: Path, programs: Path, progress: steps.Progress
+) -> None:
+    (cache.subfolder("sources") / "linux_7.2.13.orig.tar.xz").write_text("half")
+    seeming_apt(programs, ["7.2.13-1"], [])
+    with pytest.raises(TestbedError, match=r"tried: 7\.2\.13-1;"):
+        sources.source_tarball(LINUX, progress)
+
+
+def test_nothing_listed_is_said(own_cache: Path, programs: Path, progress: steps.Progress) -> None:
+    seeming_apt(programs, ["6.1.1-1"], [])
+    with pytest.raises(TestbedError, match=r"no source of linux 7\.2 or newer.*none was listed"):
+        sources.source_tarball(LINUX, progress)
+
+
+def test_no_network_is_said(own_cache: Path, programs: Path, progress: steps.Progress) -> None:
+    seeming_apt(programs, [], [], update="W: Could not resolve 'archive.example'")
+    with pytest.raises(TestbedError, match=r"can't be reached.*check the network"):
+        sources.source_tarball(LINUX, progress)
+
+
+# Which archive
+
+
+def test_main_archive_is_chosen_among_others() -> None:
+    targets = [
+        "http://other.example/apt/||bookworm|main|Other|Other",
+        "http://security.example/||bookworm-security|main|Debian|Debian-Security",
+        f"{ARCHIVE}||bookworm-updates|main|Debian|Debian",
+        f"{ARCHIVE}||bookworm|contrib|Debian|Debian",
+        f"{ARCHIVE}|/etc/keys.gpg|bookworm|main|Debian|Debian",
+    ]
+    assert sources.choose_archive(targets) == sources.Archive(ARCHIVE, "/etc/keys.gpg")
+
+
+def test_field_that_apt_left_as_it_was_counts_as_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring = tmp_path / "keyring.gpg"
+    keyring.touch()
+    monkeypatch.setattr(sources, "KEYRINGS", (tmp_path / "none.gpg", keyring))
+    line = f"{ARCHIVE}|$(SIGNED_BY)|trixie|main|$(ORIGIN)|$(LABEL)"
+    assert sources.choose_archive([line]) == sources.Archive(ARCHIVE, str(keyring))
+
+
+@pytest.mark.parametrize("targets", [[], ["nonsense"], ["http://u.example/||noble|main|Ubuntu|"]])
+def test_apt_without_debian_is_said(targets: list[str]) -> None:
+    with pytest.raises(TestbedError, match="no Debian archive"):
+        sources.choose_archive(targets)
+
+
+def test_missing_keyring_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "KEYRINGS", (tmp_path / "none.gpg",))
+    with pytest.raises(TestbedError, match="debian-archive-keyring"):
+        sources.choose_archive([f"{ARCHIVE}||trixie|main|Debian|Debian"])
+
+
+def test_unreadable_apt_state_is_said(programs: Path) -> None:
+    program(programs, "apt-get", "echo 'E: Malformed entry 1 in list file' >&2; exit 100")
+    with pytest.raises(TestbedError, match=r"Malformed entry 1 in list file.*repair /etc/apt"):
+        sources.machine_archive()
+
+
+def test_private_apt_touches_nothing_outside_the_cache(own_cache: Path) -> None:
+    configuration = sources._configure_apt(sources.Archive(ARCHIVE, KEYRING), ["sid", "trixie"])
+    settings = dict(re.findall(r'^(\S+) "(.*)";$', configuration.read_text(), re.MULTILINE))
+    paths = [value for key, value in settings.items() if key.startswith("Dir::")]
+    assert all(Path(path).is_relative_to(own_cache) or path == "/dev/null" for path in paths)
+    listed = Path(settings["Dir::Etc::sourcelist"]).read_text()
+    assert listed.startswith(f"deb-src [signed-by={KEYRING}] {ARCHIVE} sid main\n")
+
+
+# What it says when it can't go on
+
+
+def test_missing_packages_without_root_name_the_command(
+    programs: Path, progress: steps.Progress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(programs, "dpkg-query", "echo 'installed python3'; exit 1")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(TestbedError, match=r"sudo \./run\.py setup.*sudo apt-get install mininet"):
+        packages.ensure_packages(progress)
+
+
+def test_root_installs_only_what_is_missing(
+    own_cache: Path,
+    programs: Path,
+    progress: steps.Progress,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    calls = tmp_path / "calls"
+    others = "\n".join(f"installed {name}" for name in packages.PACKAGES if name != "iperf3")
+    program(
+        programs,
+        "dpkg-query",
+        f"cat <<'END'\n{others}\nEND\ngrep -qs install {calls} && echo installed iperf3",
+    )
+    program(programs, "apt-get", f'echo "$@" >> {calls}')
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    packages.ensure_packages(progress)
+    updates, installs = calls.read_text().splitlines()
+    assert updates.endswith("update")
+    assert installs.endswith("--no-install-recommends iperf3")
+
+
+def test_other_systems_are_told_where_it_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TestbedError, match=r"apt-get is missing.*Debian 12 or 13.*vagrant up"):
+        packages.check_system()
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(TestbedError, match="aarch64, not x86_64"):
+        packages.check_system()
+
+
+def test_unwritable_cache_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_CACHE", "/proc/nowhere")
+    with pytest.raises(InputError, match="set HYDRA_CACHE"):
+        cache.cache_folder()
+
+
+def test_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HYDRA_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / "hydra-testbed"
+
+
+def test_failed_pip_leaves_no_ready_environment(
+    own_cache: Path, progress: steps.Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "requirements.txt").write_text("no-such-package-of-the-testbed==0\n")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setattr(packages, "ensure_packages", lambda progress: None)
+    with pytest.raises(TestbedError, match="Python packages could not be installed"):
+        environment.ensure_environment(project)
+    assert not environment.is_ready(project)
+
+
+def test_environment_changes_with_the_requirements(own_cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("rich==15.0.0\n")
+    before = environment.environment_folder(tmp_path)
+    (tmp_path / "requirements.txt").write_text("rich==15.0.1\n")
+    assert environment.environment_folder(tmp_path) != before
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    names = {re.split(r"[<>=\[]", name)[0].lower() for name in wanted}
+    lines = (PROJECT / "requirements.txt").read_text().splitlines()
+    pinned = {
+        line.partition("==")[0].lower() for line in lines if re.fullmatch(r"[\w.-]+==[\w.]+", line)
+    }
+    assert names <= pinned
+
+
+# Privileges, progress, doctor
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed"),
+    [
+        (["scenario", "One", "--machine", "host"], True),
+        (["scenario", "One", "--machine=host"], True),
+        (["scenario", "host", "--machine", "virtual"], False),
+        ([], False),
+    ],
+)
+def test_only_the_host_machine_needs_root(arguments: list[str], needed: bool) -> None:
+    assert privileges.needs_root(arguments) is needed
+
+
+def test_root_without_sudo_stays_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    before = os.geteuid()
+    privileges.give_up_sudo(["setup"])
+    assert os.geteuid() == before
+
+
+def test_progress_off_a_terminal_is_two_plain_lines() -> None:
+    stream = io.StringIO()
+    with steps.Progress(stream).step("Building"):
+        pass
+    assert stream.getvalue() == "Building ...\nBuilding: done in 0 s\n"
+
+
+def test_progress_says_that_a_step_failed() -> None:
+    stream = io.StringIO()
+    with pytest.raises(TestbedError), steps.Progress(stream, live=True).step("Building"):
+        raise TestbedError("no")
+    assert "Building ... 0 s" in stream.getvalue()
+    assert stream.getvalue().endswith("Building: failed after 0 s\n")
+
+
+def test_doctor_without_builds_says_how_to_get_them(own_cache: Path) -> None:
+    text = io.StringIO()
+    assert not doctor.print_doctor(Console(file=text, width=200))
+    assert re.search(r"no +kernel +not built: `\./run\.py setup`", text.getvalue())
+    assert re.search(r"no +virtual machine +does not work: see .*kernel", text.getvalue())
+
+
+def test_doctor_says_what_the_mapping_limit_permits(own_cache: Path) -> None:
+    found = {finding.name: finding for finding in doctor.examine()}
+    assert re.search(r"vm\.max_map_count is \d+: .* may have \d+ MB", found["mappings"].text)
+
+
+# Speed, with what this machine has
+
+
+def test_second_setup_takes_under_a_second() -> None:
+    finished = {build.metadata["name"] for build in builds.all_finished()}
+    if not environment.is_ready(PROJECT) or not {"tor", "linux"} <= finished:
+        pytest.skip("not set up here: run ./run.py setup first")
+    # The first call may have a variant to build that was never set up.
+    subprocess.run([PROJECT / "run.py", "setup"], check=True, capture_output=True)
+    start_s = time.monotonic()
+    subprocess.run([PROJECT / "run.py", "setup"], check=True, capture_output=True)
+    assert time.monotonic() - start_s < 1.0
+
+
+def test_the_door_needs_only_the_standard_library() -> None:
+    """Everything that run.py imports before the environment exists loads without site packages."""
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "import testbed.setup.environment, testbed.setup.privileges\n"
+        "print(sorted(name for name in sys.modules if name.startswith('testbed')))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "testbed.setup.packages" in answer.stdout
+
+
+def test_ready_asks_for_each_tor_once(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[Path, ...]] = []
+
+    def build(source: object, patches: tuple[Path, ...], progress: object) -> builds.Build:
+        asked.append(patches)
+        return builds.Build(tmp_path / str(len(asked)))
+
+    monkeypatch.setattr(packages, "ensure_packages", lambda progress: None)
+    monkeypatch.setattr(tor, "tor_build", build)
+    monkeypatch.setattr(kernel, "kernel_build", lambda progress: builds.Build(tmp_path))
+    patched = ready.TorNeed(patches=(tmp_path / "a.patch",))
+    got = ready.ensure_ready(
+        Console(file=io.StringIO()), [ready.TorNeed(), patched, ready.TorNeed()]
+    )
+    assert asked == [(), (tmp_path / "a.patch",)]
+    assert got.tors[patched] != got.tors[ready.TorNeed()]
