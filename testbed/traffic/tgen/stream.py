@@ -216,6 +216,8 @@ class Stream:
                 timer.cancel()
         self._around.loop.forget(self._transport.descriptor)
         self._transport.close()
+        # A pause that follows begins now.
+        self._around.loop.refresh()
         self._on_complete(error == "NONE")
 
     def _note_last_bytes(self) -> None:
