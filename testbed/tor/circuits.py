@@ -153,7 +153,7 @@ class Circuits:
         def missing() -> list[str]:
             return [f"{circuit.client}'s circuit" for circuit in self if not circuit.is_built()]
 
-        wait_until(missing, BUILD_TIMEOUT_S, "building circuits")
+        wait_until(missing, BUILD_TIMEOUT_S, "building circuits", interval_s=0.05)
 
     def close(self) -> None:
         """Close all circuits and wait until Tor says so."""

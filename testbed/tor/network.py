@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from testbed.tor.configuration import (
 )
 from testbed.topology import RELAY_ROLES
 
-POLL_INTERVAL_S = 0.1
+POLL_INTERVAL_S = 0.5
 
 START_TIMEOUT_S = 30.0
 CONSENSUS_TIMEOUT_S = 200.0
@@ -119,17 +119,22 @@ def running_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[To
         yield network
 
 
-def wait_until(what: Callable[[], list[str]], timeout_s: float, doing: str) -> None:
-    """Ask `what` is missing until it says: nothing.
+def wait_until(
+    missing: Callable[[], Iterable[str]],
+    timeout_s: float,
+    doing: str,
+    interval_s: float = POLL_INTERVAL_S,
+) -> None:
+    """Ask what is `missing` until the answer is: nothing. Only its first item is looked at.
 
     Raises:
         TestbedError: something was still missing after the timeout; says what.
     """
     end_s = time.monotonic() + timeout_s
-    while missing := what():
+    while first := next(iter(missing()), None):
         if time.monotonic() > end_s:
-            raise TestbedError(f"{doing}: after {timeout_s:g} s still missing: {missing[0]}")
-        time.sleep(POLL_INTERVAL_S)
+            raise TestbedError(f"{doing}: after {timeout_s:g} s still missing: {first}")
+        time.sleep(interval_s)
 
 
 def _make_authority_identity(node: Node, files: TorFiles, binary: Path) -> AuthorityIdentity:
@@ -176,7 +181,7 @@ def _started(
             )
         return [] if files.control_socket.exists() else [f"{node.name}'s control socket"]
 
-    wait_until(missing, START_TIMEOUT_S, "starting Tor")
+    wait_until(missing, START_TIMEOUT_S, "starting Tor", interval_s=0.01)
     return RunningTor(node, files, process, _connected(files.control_socket))
 
 
@@ -196,24 +201,19 @@ def _last_warning(log: Path) -> str:
 
 
 def _wait_for_consensus(plan: Plan, network: TorNetwork, authority: Controller) -> None:
-    def missing() -> list[str]:
+    def missing() -> Iterator[str]:
         try:
             listed = {
                 status.fingerprint: set(status.flags)
                 for status in authority.get_network_statuses()
             }
         except DescriptorUnavailable:
-            return ["a consensus"]
-        lacking = {
-            relay.name: FLAGS_BY_ROLE[relay.role]
-            - listed.get(network.fingerprints[relay.name], set())
-            for relay in plan.nodes_with(*RELAY_ROLES)
-        }
-        return [
-            f"{name} with the flags {' '.join(sorted(flags))} in the consensus"
-            for name, flags in lacking.items()
-            if flags
-        ]
+            yield "a consensus"
+            return
+        for relay in plan.nodes_with(*RELAY_ROLES):
+            flags = FLAGS_BY_ROLE[relay.role] - listed.get(network.fingerprints[relay.name], set())
+            if flags:
+                yield f"{relay.name} with the flags {' '.join(sorted(flags))} in the consensus"
 
     wait_until(missing, CONSENSUS_TIMEOUT_S, "waiting for the consensus")
 
@@ -224,14 +224,12 @@ def _wait_for_knowledge(plan: Plan, network: TorNetwork, roles: Sequence[str]) -
     A relay that doesn't know its neighbour refuses the streams that come from it.
     """
 
-    def missing() -> list[str]:
-        return [
-            f"{node.name}'s descriptor of {relay}"
-            for node in plan.nodes_with(*roles)
-            for relay, fingerprint in network.fingerprints.items()
-            if relay != node.name
-            and not network[node.name].controller.get_info(f"md/id/{fingerprint}", "")
-        ]
+    def missing() -> Iterator[str]:
+        for node in plan.nodes_with(*roles):
+            controller = network[node.name].controller
+            for relay, fingerprint in network.fingerprints.items():
+                if relay != node.name and not controller.get_info(f"md/id/{fingerprint}", ""):
+                    yield f"{node.name}'s descriptor of {relay}"
 
     wait_until(missing, KNOWLEDGE_TIMEOUT_S, "waiting for descriptors")
 
