@@ -182,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--tor", type=Path, required=True)
-    parser.add_argument("--tgen", nargs="+", required=True)
+    parser.add_argument("tgen", nargs="+", help="the command, after --")
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--state", type=Path, required=True)
     given = parser.parse_args()

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import TracebackType
 
 
+BEAT_INTERVAL_S = 2.0
+
+
 class Rows:
     """One file of rows, a JSON object per line, written by any thread."""
 
@@ -46,6 +49,10 @@ class Record(AbstractContextManager["Record"]):
         self.checks = Rows(directory / "checks.jsonl")
         self.progress = Rows(directory / "progress.jsonl")
         self.notes = Rows(directory / "notes.jsonl")
+        self._step: dict[str, object] = {"step": "building the lab", "done_s": 0.0, "of_s": 0.0}
+        self._ended = threading.Event()
+        self._beat = threading.Thread(target=self._tell_time, daemon=True)
+        self._beat.start()
 
     def note(self, text: str) -> None:
         """Keep a sentence that may explain a result."""
@@ -53,8 +60,17 @@ class Record(AbstractContextManager["Record"]):
 
     def step(self, name: str, done_s: float = 0.0, of_s: float = 0.0) -> None:
         """Tell whoever watches from outside how far the run is, in virtual seconds."""
-        self.progress.add({"time_s": time.time(), "step": name, "done_s": done_s, "of_s": of_s})
+        self._step = {"step": name, "done_s": done_s, "of_s": of_s}
+        self._tell_step()
+
+    def _tell_step(self) -> None:
+        self.progress.add({"time_s": time.time(), **self._step})
         self.progress.flush()
+
+    def _tell_time(self) -> None:
+        """Show that the clock goes on, also in steps that have nothing to say for long."""
+        while not self._ended.wait(BEAT_INTERVAL_S):
+            self._tell_step()
 
     def __exit__(
         self,
@@ -62,5 +78,8 @@ class Record(AbstractContextManager["Record"]):
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
+        self._ended.set()
+        self._beat.join()
         for rows in vars(self).values():
-            rows.close()
+            if isinstance(rows, Rows):
+                rows.close()

@@ -1,0 +1,163 @@
+"""The commands that a user types, and the exit status of each.
+Every command is a short function here; what it does is done elsewhere.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from rich.console import Console
+from rich.table import Table
+
+from testbed import results, runner
+from testbed.errors import InputError, TestbedError
+from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.scenario import SCENARIOS, read_scenario
+from testbed.setup.doctor import print_doctor
+from testbed.setup.ready import ensure_ready
+from testbed.toml_file import PROJECT, names_in
+from testbed.traffic.models import MODELS
+from testbed.variant import TOR_CONFIGS, read_variant
+
+VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
+INTERRUPTED = 130
+"""The exit status of each command; see --help."""
+
+SETUP_VARIANTS = ("vanilla", "pctls")
+"""The variants that `setup` builds ahead of their first run."""
+
+_STATUS_HELP = "exit status: 0 valid, 1 failed, 2 bad input, 3 the run's premise failed"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out one command; its exit status."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    given = _parser().parse_args(arguments)
+    messages = Console(stderr=True)
+    try:
+        status: int = given.command(given, messages)
+    except TestbedError as error:
+        messages.print(f"run.py: {error}", markup=False, highlight=False, soft_wrap=True)
+        return error.exit_status
+    except KeyboardInterrupt:
+        messages.print("run.py: interrupted; nothing half-done was left", highlight=False)
+        return INTERRUPTED
+    return status
+
+
+def _scenario(given: argparse.Namespace, messages: Console) -> int:
+    plan = make_plan(
+        given.scenario,
+        given.variant,
+        seed=given.seed,
+        duration=given.duration,
+        traffic=given.traffic,
+    )
+    destination = given.out or default_output(plan)
+    check_output(destination)
+    title = f"{plan.scenario}, {plan.variant}, seed {plan.seed}"
+    progress = runner.ProgressBar.on(messages, title)
+    with progress.bar:
+        summary = runner.carry_out(plan, destination, messages, progress.show)
+    if given.json:
+        print(json.dumps(summary, indent=1))
+    else:
+        results.print_summary(Console(), summary)
+        messages.print(f"results in {destination}", markup=False, highlight=False)
+    return VALID if summary["valid"] else PREMISE_FAILED
+
+
+def _list(_given: argparse.Namespace, _messages: Console) -> int:
+    console = Console()
+    table = Table("kind", "name", "what it is", box=None)
+    for name in names_in(SCENARIOS):
+        table.add_row("scenario", name, read_scenario(name)[0].title)
+    for name in names_in(TOR_CONFIGS):
+        table.add_row("variant", name, read_variant(name).title)
+    for model in MODELS.values():
+        table.add_row("traffic", model.name, model.description)
+    console.print(table)
+    return VALID
+
+
+def _setup(_given: argparse.Namespace, messages: Console) -> int:
+    plans = [make_plan("NoDropping", variant) for variant in SETUP_VARIANTS]
+    ensure_ready(messages, [runner.tor_need(plan) for plan in plans])
+    return VALID
+
+
+def _doctor(_given: argparse.Namespace, _messages: Console) -> int:
+    return VALID if print_doctor(Console()) else FAILED
+
+
+def _test(given: argparse.Namespace, messages: Console) -> int:
+    """The checks of CI: format, lint, types, then the tests; the first that fails ends it."""
+    _setup(given, messages)
+    checks = [["ruff", "format", "--check", "."], ["ruff", "check", "."], ["mypy"]]
+    for check in [] if given.arguments else checks:
+        if status := _run_tool(check):
+            return status
+    return _run_tool(["pytest", *given.arguments])
+
+
+def _run_tool(words: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", *words], cwd=PROJECT, check=False).returncode
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="run.py", description="Changes to Tor, tried on emulated links.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+
+    scenario = commands.add_parser(
+        "scenario", help="run a scenario with a variant of Tor", epilog=_STATUS_HELP
+    )
+    scenario.add_argument("scenario", help="a name (see list) or a .toml file")
+    scenario.add_argument("--variant", default="vanilla", help="a name or a .toml file")
+    _add_run_options(scenario)
+    scenario.set_defaults(command=_scenario)
+
+    for name, command, what in (
+        ("list", _list, "show scenarios, variants and traffic models"),
+        ("setup", _setup, "install and build all that runs need"),
+        ("doctor", _doctor, "show what is there, what is missing, and what works"),
+    ):
+        commands.add_parser(name, help=what).set_defaults(command=command)
+
+    test = commands.add_parser("test", help="format, lint, types and all tests")
+    test.add_argument("arguments", nargs="*", help="for pytest alone, such as tests/test_plan.py")
+    test.set_defaults(command=_test)
+    return parser
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--traffic", help="a traffic model instead of the scenario's")
+    parser.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
+    parser.add_argument("--seed", type=int, default=1, help="of the losses and the traffic")
+    parser.add_argument("--out", type=Path, help="the run directory; must not exist")
+    parser.add_argument(
+        "--machine", choices=["virtual"], default="virtual", help="where the run takes place"
+    )
+    parser.add_argument("--json", action="store_true", help="print summary.json, not a table")
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with the testbed's way of telling errors: one line, exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(InputError.exit_status, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """End on SIGTERM and SIGHUP as on Ctrl-C: everything that was started is ended."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

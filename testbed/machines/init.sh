@@ -1,0 +1,16 @@
+#!/bin/sh
+# The first process of the virtual machine: mounts what a system needs, runs the one command that
+# the host has left in $HYDRA_STAGING, notes its exit status there, and switches the machine off.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run LC_ALL=C.UTF-8
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts pts /dev/pts
+mount -t tmpfs shm /dev/shm
+mount -t tmpfs run /run
+ip link set lo up
+cd /run || exit
+sh "$HYDRA_STAGING/command"
+echo $? > "$HYDRA_STAGING/status"
+exec /usr/bin/python3 -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321FEDC)' # RB_POWER_OFF

@@ -1,0 +1,278 @@
+"""The virtual machine: a user-mode Linux kernel in virtual time that carries out one command.
+What the command does is not known here; how the kernel is built is `setup.kernel`'s.
+"""
+
+import fcntl
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from testbed.errors import InputError, TestbedError
+from testbed.setup import cache
+from testbed.setup.steps import dying_with_us
+
+INIT = Path(__file__).with_name("init.sh")
+
+START_NS = 1_800_000_000 * 10**9
+"""Where every machine's clock starts (15 January 2027): no run sees another wall clock."""
+
+POLL_INTERVAL_S = 0.25
+STALL_WALL_S = 60.0
+STALL_CPU_S = 45.0
+HANG_WALL_S = 300.0
+"""A clock that stands still is a stall if the kernel was busy for most of a minute meanwhile (on
+a crowded host it may have got no processor), and a hang after five minutes without any work."""
+
+HIDDEN = ("/proc", "/sys", "/dev", "/run")
+"""Where the guest mounts file systems of its own over the host's."""
+
+LOG_TAIL_LINES = 15
+
+_FATAL = {
+    "Kernel panic": "the guest's kernel panicked",
+    "Out of memory": "the guest ran out of memory",
+    "Oops": "the guest's kernel failed",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far the guest is: its clock, what it does, and how much of that is done."""
+
+    time_s: float
+    name: str
+    done_s: float
+    of_s: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a machine's life took: seconds of the guest's clock, the host's, and of processors."""
+
+    virtual_s: float
+    wall_s: float
+    cpu_s: float
+
+
+def run_in_machine(
+    kernel: Path,
+    command: Sequence[str | Path],
+    staging: Path,
+    *,
+    memory_mb: int,
+    environment: Mapping[str, str],
+    on_step: Callable[[Step], None],
+) -> Cost:
+    """Boot a machine, run a command in it as root, and wait until it has switched itself off.
+
+    The guest's root file system is the host's, with the host user's rights. It says how far it
+    is by lines in `staging/raw/progress.jsonl`.
+
+    Args:
+        kernel: the user-mode kernel.
+        staging: a directory of this run alone; the console goes to `logs/kernel.log` in it.
+        memory_mb: the guest's.
+        environment: variables for the command.
+        on_step: called with each new step.
+
+    Raises:
+        TestbedError: the command failed, the kernel panicked, ran out of memory, or its clock
+            stood still; says so with the log's tail.
+        InputError: a path that the guest can't see.
+    """
+    _check_visible(kernel, staging, INIT)
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    lines.append(shlex.join(str(word) for word in command))
+    (staging / "command").write_text("\n".join([*lines, ""]))
+    console = staging / "logs" / "kernel.log"
+    console.parent.mkdir(exist_ok=True)
+    with _free_core() as core, console.open("wb") as output:
+        start_s = time.monotonic()
+        machine = _booted(kernel, staging, memory_mb, core, output)
+        watch = _Watch(machine, staging, console, on_step)
+        try:
+            cpu_s = watch.until_end()
+        finally:
+            _end(machine)
+        wall_s = time.monotonic() - start_s
+    _check_end(staging, console)
+    return Cost(watch.last.time_s - START_NS / 1e9, wall_s, cpu_s)
+
+
+def _check_visible(*paths: Path) -> None:
+    for path in paths:
+        whole = path.resolve()
+        if any(whole.is_relative_to(hidden) for hidden in HIDDEN):
+            raise InputError(
+                f"{whole}: the virtual machine can't see what lies below {', '.join(HIDDEN)}:"
+                " put it elsewhere (--out, HYDRA_CACHE)"
+            )
+        if '"' in str(whole):
+            raise InputError(f"{whole}: a quotation mark in a path can't be passed to the kernel")
+
+
+def _booted(
+    kernel: Path, staging: Path, memory_mb: int, core: int, output: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start the kernel, pinned to one core: unpinned, a system call costs twenty times as much.
+
+    It dies with this process, and its children with it, even of kill -9.
+    """
+    arguments = [
+        f"mem={memory_mb}M",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        f'init="{INIT.resolve()}"',
+        f'HYDRA_STAGING="{staging.resolve()}"',
+        "time-travel=inf-cpu",
+        f"time-travel-start={START_NS}",
+        "seccomp=on",
+        "con=null",
+        "con0=null,fd:1",
+        "noreboot",
+        "quiet",
+        "panic=-1",
+    ]
+    # In its home the kernel makes a directory .uml, which is to go with the run.
+    kept = {name: os.environ[name] for name in ("TMPDIR", "PATH") if name in os.environ}
+    return subprocess.Popen(
+        dying_with_us(["taskset", "--cpu-list", str(core), str(kernel), *arguments]),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=kept | {"HOME": str(staging.resolve())},
+    )
+
+
+class _Watch:
+    """Follows a machine's steps and ends it when its clock stands still."""
+
+    def __init__(
+        self,
+        machine: subprocess.Popen[bytes],
+        staging: Path,
+        console: Path,
+        on_step: Callable[[Step], None],
+    ) -> None:
+        self.last = Step(START_NS / 1e9, "booting", 0.0, 0.0)
+        self._machine = machine
+        self._progress = staging / "raw" / "progress.jsonl"
+        self._console = console
+        self._on_step = on_step
+        self._read_bytes = 0
+        self._advanced_at_s = time.monotonic()
+        self._cpu_at_advance_s = 0.0
+
+    def until_end(self) -> float:
+        """Wait for the machine's end; the processor seconds that it and its guests took."""
+        while True:
+            pid, _, usage = os.wait4(self._machine.pid, os.WNOHANG)
+            self._follow()
+            if pid:
+                self._machine.returncode = 0
+                return usage.ru_utime + usage.ru_stime
+            self._check_fatal()
+            self._check_clock()
+            time.sleep(POLL_INTERVAL_S)
+
+    def _follow(self) -> None:
+        if not self._progress.exists():
+            return
+        with self._progress.open("rb") as file:
+            file.seek(self._read_bytes)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        for line in whole.splitlines():
+            row = json.loads(line)
+            self.last = Step(row["time_s"], row["step"], row["done_s"], row["of_s"])
+            self._advanced_at_s = time.monotonic()
+            self._cpu_at_advance_s = self._cpu_s()
+            self._on_step(self.last)
+
+    def _check_fatal(self) -> None:
+        text = self._console.read_text(errors="replace")
+        for sign, meaning in _FATAL.items():
+            if sign in text:
+                raise TestbedError(f"{meaning}\n{_tail(self._console)}")
+
+    def _check_clock(self) -> None:
+        still_s = time.monotonic() - self._advanced_at_s
+        if still_s < STALL_WALL_S:
+            return
+        at_s = self.last.time_s - START_NS / 1e9
+        busy_s = self._cpu_s() - self._cpu_at_advance_s
+        if busy_s > STALL_CPU_S:
+            raise TestbedError(
+                f"the guest's clock has stood still at {at_s:.1f} s for {still_s:.0f} s while its"
+                " kernel was busy: a guest process has met the host's vm.max_map_count, or a"
+                f" program polls without sleeping (see ./run.py doctor)\n{_tail(self._console)}"
+            )
+        if still_s > HANG_WALL_S:
+            raise TestbedError(
+                f"the guest hangs: its clock has stood still at {at_s:.1f} s for {still_s:.0f} s"
+                f" and it did nothing\n{_tail(self._console)}"
+            )
+
+    def _cpu_s(self) -> float:
+        total_s = 0.0
+        with suppress(psutil.NoSuchProcess):
+            machine = psutil.Process(self._machine.pid)
+            for process in [machine, *machine.children(recursive=True)]:
+                with suppress(psutil.NoSuchProcess):
+                    times = process.cpu_times()
+                    total_s += times.user + times.system
+        return total_s
+
+
+def _check_end(staging: Path, console: Path) -> None:
+    status = staging / "status"
+    if not status.exists():
+        text = console.read_text(errors="replace")
+        meaning = next((said for sign, said in _FATAL.items() if sign in text), "the guest died")
+        raise TestbedError(f"{meaning}\n{_tail(console)}")
+    if status.read_text().strip() != "0":
+        error = staging / "error.txt"
+        raise TestbedError(
+            error.read_text().strip()
+            if error.exists()
+            else f"the experiment ended with status {status.read_text().strip()}\n{_tail(console)}"
+        )
+
+
+def _end(machine: subprocess.Popen[bytes]) -> None:
+    """End the kernel if it still runs; the guests' processes end with it."""
+    if machine.returncode is None:
+        machine.kill()
+        machine.wait()
+
+
+@contextmanager
+def _free_core() -> Iterator[int]:
+    """A core that no other machine of this user's is pinned to; any, if all are taken."""
+    cores = sorted(os.sched_getaffinity(0))
+    for core in cores:
+        with (cache.subfolder("cores") / str(core)).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield core
+            return
+    yield cores[os.getpid() % len(cores)]
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    return "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,173 @@
+"""A plan from start to finish: builds, machine, results. The one way in which a run comes about.
+What happens inside the machine is `experiment`'s, what becomes of it `results`'s.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from testbed import results
+from testbed.errors import TestbedError
+from testbed.machines.virtual import START_NS, Step, run_in_machine
+from testbed.plan import Plan
+from testbed.setup.builds import Build
+from testbed.setup.environment import variables
+from testbed.setup.ready import Ready, TorNeed, ensure_ready
+from testbed.setup.tor import DEBIAN, TorSource
+from testbed.toml_file import PROJECT
+
+BASE_MEMORY_MB = 256
+MEMORY_MB_PER_TOR = 48
+"""Of the guest. A Tor of a five-minute run needs 13 MB, its sockets' buffers up to some 16."""
+
+GUEST_STATE = Path("/run/lab")
+"""Where the guest keeps keys, data and sockets: gone with the machine."""
+
+
+def tor_need(plan: Plan) -> TorNeed:
+    """The Tor that a plan runs."""
+    source = TorSource(Path(plan.tor.source)) if plan.tor.source else DEBIAN
+    return TorNeed(source, tuple(patch.file() for patch in plan.tor.patches))
+
+
+def memory_mb(plan: Plan) -> int:
+    """The guest memory that a plan needs."""
+    return BASE_MEMORY_MB + MEMORY_MB_PER_TOR * len(plan.nodes)
+
+
+def carry_out(
+    plan: Plan, destination: Path, messages: Console, on_step: Callable[[Step], None]
+) -> results.Summary:
+    """Carry out a plan and leave its run directory at `destination`, whole or not at all.
+
+    Args:
+        messages: where the set-up shows what it does.
+        on_step: called with each step of the experiment.
+
+    Raises:
+        TestbedError: the run failed; its evidence is kept beside the destination, and the
+            message says where.
+    """
+    ready = ensure_ready(messages, [tor_need(plan)])
+    tor = ready.tors[tor_need(plan)]
+    with results.staging(destination) as staging:
+        try:
+            return _carried_out(plan, destination, staging, ready, tor, on_step)
+        except TestbedError as error:
+            kept = results.keep_failed(staging, destination, error)
+            raise TestbedError(f"{error}\nwhat the run left is in {kept}") from error
+
+
+def _carried_out(
+    plan: Plan,
+    destination: Path,
+    staging: Path,
+    ready: Ready,
+    tor: Build,
+    on_step: Callable[[Step], None],
+) -> results.Summary:
+    started = datetime.now(UTC)
+    (staging / "plan.json").write_text(plan.model_dump_json(indent=1))
+    cost = run_in_machine(
+        ready.kernel.product("linux"),
+        experiment_command(plan, staging, tor),
+        staging,
+        memory_mb=memory_mb(plan),
+        environment=guest_environment(),
+        on_step=on_step,
+    )
+    facts = results.MachineFacts(
+        machine="virtual",
+        cost=cost,
+        started=started,
+        ended=datetime.now(UTC),
+        virtual_start_s=START_NS / 1e9,
+        memory_mb=memory_mb(plan),
+        kernel=ready.kernel,
+        tor=tor,
+    )
+    summary = results.write_results(staging, plan, facts)
+    results.publish(staging, destination)
+    return summary
+
+
+def experiment_command(plan: Plan, staging: Path, tor: Build) -> list[str]:
+    """The command line that carries out a plan inside a machine."""
+    return [
+        *(sys.executable, "-m", "testbed.experiment"),
+        *("--plan", str(staging / "plan.json")),
+        *("--tor", str(tor.product("tor"))),
+        *("--directory", str(staging)),
+        *("--state", str(GUEST_STATE)),
+        *("--", *tgen_command()),
+    ]
+
+
+def tgen_command() -> list[str]:
+    """The bundled traffic generator."""
+    return [sys.executable, "-m", "testbed.traffic.tgen"]
+
+
+def guest_environment() -> dict[str, str]:
+    """What a Python of the project needs to know inside a machine."""
+    wanted = ("PYTHONPATH", "PYTHONNOUSERSITE")
+    return {name: variables(PROJECT)[name] for name in wanted} | {"PYTHONUNBUFFERED": "1"}
+
+
+class _Clock(ProgressColumn):
+    """The guest's clock, of how much, and when the run will end by what it cost so far."""
+
+    def render(self, task: Task) -> Text:
+        if not task.total:
+            return Text("")
+        text = f"{task.completed:.0f}/{task.total:.0f} virtual s"
+        if task.completed >= 1 and "measuring_since_s" in task.fields:
+            spent_s = time.monotonic() - task.fields["measuring_since_s"]
+            left_s = spent_s / task.completed * (task.total - task.completed)
+            text += f", about {left_s / 60:.0f} min {left_s % 60:02.0f} s left"
+        return Text(text)
+
+
+@dataclass
+class ProgressBar:
+    """One run's progress on a terminal; nothing where there is none."""
+
+    bar: Progress
+    task: Any
+
+    @classmethod
+    def on(cls, console: Console, title: str) -> "ProgressBar":
+        """A bar that is shown once entered as `with bar.bar:`."""
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            _Clock(),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        return cls(bar, bar.add_task(title, total=None))
+
+    def show(self, step: Step) -> None:
+        """Show a step."""
+        fields: dict[str, Any] = {}
+        if step.name == "measuring":
+            since_s = self.bar.tasks[0].fields.get("measuring_since_s", time.monotonic())
+            fields["measuring_since_s"] = since_s
+        self.bar.update(
+            self.task,
+            description=step.name,
+            total=step.of_s or None,
+            completed=step.done_s,
+            **fields,
+        )
+
