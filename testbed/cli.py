@@ -3,7 +3,6 @@ Every command is a short function here; what it does is done elsewhere.
 """
 
 import argparse
-import json
 import signal
 import subprocess
 import sys
@@ -67,11 +66,11 @@ def _scenario(given: argparse.Namespace, messages: Console) -> int:
     with progress.bar:
         summary = runner.carry_out(plan, destination, messages, progress.show)
     if given.json:
-        print(json.dumps(summary, indent=1))
+        print(summary.model_dump_json(indent=1))
     else:
         results.print_summary(Console(), summary)
         messages.print(f"results in {destination}", markup=False, highlight=False)
-    return VALID if summary["valid"] else PREMISE_FAILED
+    return VALID if summary.valid else PREMISE_FAILED
 
 
 def _list(_given: argparse.Namespace, _messages: Console) -> int:

@@ -25,6 +25,7 @@ from testbed.probes.premise import (
 from testbed.probes.record import Record
 from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_target
 from testbed.probes.sockets import ConnectionTable, sample_steadily
+from testbed.probes.system_calls import count_system_calls
 from testbed.tor.circuits import Circuits
 from testbed.tor.configuration import SOCKS_PORT
 from testbed.tor.network import TorNetwork, running_tors, wait_until
@@ -37,7 +38,13 @@ STOP_TIMEOUT_S = 10.0
 
 
 def run_experiment(
-    plan: Plan, tor: Path, tgen: Sequence[str], directory: Path, state: Path
+    plan: Plan,
+    tor: Path,
+    tgen: Sequence[str],
+    directory: Path,
+    state: Path,
+    *,
+    counting: bool = False,
 ) -> None:
     """Carry out a plan.
 
@@ -46,6 +53,7 @@ def run_experiment(
         tgen: the command that plays a TGen configuration, without its argument.
         directory: gets `raw/` (rows as JSON lines) and `logs/`.
         state: a private directory, on a file system with UNIX sockets, for what the Tors keep.
+        counting: count system calls meanwhile (the bench's).
 
     Raises:
         TestbedError: the network did not come to the point where measuring can begin.
@@ -63,8 +71,9 @@ def run_experiment(
             seen = asyncio.run(seen_shared_link(lab, network, tables[0]))
             record.checks.add(asdict(check_shared_link(plan, seen, "before")))
             record_links(lab, "before", record)
-            with _traffic(lab, tgen, state, logs, record):
-                asyncio.run(_measure(lab, network, tables, record))
+            with _traffic(lab, tgen, state, logs, record) as generators:
+                counted = _programs(network, generators) if counting else {}
+                asyncio.run(_measure(lab, network, tables, record, counted, logs))
             record_links(lab, "after", record)
             record.step("checking the premise")
             seen = asyncio.run(seen_shared_link(lab, network, tables[0]))
@@ -98,16 +107,22 @@ def _shared_link_tables(lab: Lab) -> list[ConnectionTable]:
 @contextmanager
 def _traffic(
     lab: Lab, tgen: Sequence[str], state: Path, logs: Path, record: Record
-) -> Iterator[None]:
-    """Every server's and client's generator, ended in reverse order afterwards."""
+) -> Iterator[dict[str, int]]:
+    """Every server's and client's generator, ended in reverse order afterwards.
+
+    Yields:
+        The process number of each node's generator.
+    """
     plan = lab.plan
     server = plan.nodes_with("server")[0]
+    generators = {}
     with ExitStack() as stack:
 
         def play(node: str, configuration: Path) -> None:
             log = stack.enter_context((logs / f"tgen-{node}.log").open("wb"))
             process = lab.start(node, [*tgen, configuration], output=log)
             stack.callback(_stop, process, node, record)
+            generators[node] = process.pid
 
         play(server.name, write_server(state, server.name, TGEN_PORT))
         _wait_for_server(lab, server.name)
@@ -121,7 +136,7 @@ def _traffic(
                 seed=plan.seed + number,
             )
             play(client, configuration)
-        yield
+        yield generators
 
 
 def _wait_for_server(lab: Lab, server: str) -> None:
@@ -144,8 +159,19 @@ def _stop(process: subprocess.Popen[bytes], node: str, record: Record) -> None:
         process.wait()
 
 
+def _programs(network: TorNetwork, generators: dict[str, int]) -> dict[str, int]:
+    """The process numbers of all that the bench counts."""
+    tors = {f"tor-{name}": tor.process.pid for name, tor in network.tors.items()}
+    return tors | {f"tgen-{node}": process for node, process in generators.items()}
+
+
 async def _measure(
-    lab: Lab, network: TorNetwork, tables: list[ConnectionTable], record: Record
+    lab: Lab,
+    network: TorNetwork,
+    tables: list[ConnectionTable],
+    record: Record,
+    counted: dict[str, int],
+    logs: Path,
 ) -> None:
     """Let the traffic run for the plan's duration, probing and sampling all the while."""
     plan = lab.plan
@@ -164,6 +190,8 @@ async def _measure(
             )
         tasks.create_task(sample_steadily(tables, start_s, end_s, record))
         tasks.create_task(_tell_progress(network, start_s, end_s, record))
+        if counted:
+            tasks.create_task(count_system_calls(lab, counted, logs))
 
 
 async def _tell_progress(
@@ -182,13 +210,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--tor", type=Path, required=True)
+    parser.add_argument("--counting", action="store_true")
     parser.add_argument("tgen", nargs="+", help="the command, after --")
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--state", type=Path, required=True)
     given = parser.parse_args()
     plan = Plan.model_validate_json(given.plan.read_text())
     try:
-        run_experiment(plan, given.tor, given.tgen, given.directory, given.state)
+        run_experiment(
+            plan,
+            given.tor,
+            given.tgen,
+            given.directory,
+            given.state,
+            counting=given.counting,
+        )
     except* TestbedError as errors:
         first = errors.exceptions[0]
         (given.directory / "error.txt").write_text(f"{first}\n")

@@ -56,6 +56,7 @@ def carry_out(
         TestbedError: the run failed; its evidence is kept beside the destination, and the
             message says where.
     """
+    destination = destination.absolute()  # inside the machine the working directory is another
     ready = ensure_ready(messages, [tor_need(plan)])
     tor = ready.tors[tor_need(plan)]
     with results.staging(destination) as staging:

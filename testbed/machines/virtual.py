@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,6 +105,7 @@ def run_in_machine(
         finally:
             _end(machine)
         wall_s = time.monotonic() - start_s
+        shutil.rmtree(staging / ".uml", ignore_errors=True)
     _check_end(staging, console)
     return Cost(watch.last.time_s - START_NS / 1e9, wall_s, cpu_s)
 
@@ -143,7 +145,7 @@ def _booted(
         "quiet",
         "panic=-1",
     ]
-    # In its home the kernel makes a directory .uml, which is to go with the run.
+    # In its home the kernel makes a directory .uml.
     kept = {name: os.environ[name] for name in ("TMPDIR", "PATH") if name in os.environ}
     return subprocess.Popen(
         dying_with_us(["taskset", "--cpu-list", str(core), str(kernel), *arguments]),

@@ -1,0 +1,32 @@
+"""A run's results: from what the experiment recorded to the run directory, and back to readers.
+
+What many runs say together is the analysis's.
+"""
+
+from testbed.results.directory import (
+    keep_failed,
+    publish,
+    remove_left_overs,
+    staging,
+    write_results,
+)
+from testbed.results.manifest import MachineFacts
+from testbed.results.run import Run, read_run
+from testbed.results.show import print_summary
+from testbed.results.summary import Check, Summary
+from testbed.results.tables import throughput_mb_per_s
+
+__all__ = [
+    "Check",
+    "MachineFacts",
+    "Run",
+    "Summary",
+    "keep_failed",
+    "print_summary",
+    "publish",
+    "read_run",
+    "remove_left_overs",
+    "staging",
+    "throughput_mb_per_s",
+    "write_results",
+]

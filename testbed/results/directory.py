@@ -1,0 +1,241 @@
+"""The run directory: written beside its place, then there as a whole; or kept as a failure.
+
+What is in its files is said in tables, figures, checks and manifest; reading it back in run.
+"""
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from testbed.errors import TestbedError
+from testbed.plan import Plan
+from testbed.results.checks import computed_checks
+from testbed.results.figures import delivered_mb, figures
+from testbed.results.manifest import MANIFEST, MachineFacts, manifest
+from testbed.results.summary import ERROR, SUMMARY, Check, Cost, Summary
+from testbed.results.tables import SCHEMAS, Recorded, read_recorded
+
+EXCHANGED = ("plan.json", "command", "status")
+"""What passes between runner and machine; the manifest has the plan, too."""
+
+MOST_NOTES = 50
+_UNPUBLISHED_SUMMARY = "summary.unpublished.json"
+_LOCK_SUFFIX = ".lock"
+# What of raw/ is in the tables and the summary; the rest is kept among the logs.
+_CONVERTED = {f"{name}.jsonl" for name in SCHEMAS} | {"checks.jsonl"}
+
+
+@contextmanager
+def staging(destination: Path) -> Iterator[Path]:
+    """A directory beside `destination`, on the same file system, for a run while it is written.
+
+    It is ours as long as the context lasts: a lock says so, which ends with the process however
+    that ends. What is then neither published nor kept as a failure is removed. What runs that
+    were killed have left for the same destination is removed first.
+
+    Raises:
+        TestbedError: it can't be made.
+    """
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        remove_left_overs(destination)
+        folder = destination.parent / f"{_staging_prefix(destination)}{os.getpid()}"
+        lock = _lock(folder)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise TestbedError(f"{destination}: this process is writing it already") from None
+    except OSError as error:
+        raise TestbedError(f"{destination.parent}: {error.strerror}: needed for results") from error
+    try:
+        folder.mkdir()
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
+
+
+def remove_left_overs(destination: Path) -> list[Path]:
+    """Remove the staging directories of runs that are no more; returns which."""
+    prefix = _staging_prefix(destination)
+    # A run may have been killed when it had its lock and not yet its directory.
+    found = {
+        path.with_name(path.name.removesuffix(_LOCK_SUFFIX))
+        for path in destination.parent.glob("*")
+        if path.name.startswith(prefix)
+    }
+    return [path for path in sorted(found) if _removed(path)]
+
+
+def _removed(left_over: Path) -> bool:
+    lock = _lock(left_over)
+    try:
+        # The lock and not the number in the name: that may be another process's by now.
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    if left_over.exists():
+        shutil.rmtree(left_over)
+    Path(lock.lock_file).unlink(missing_ok=True)
+    lock.release()
+    return True
+
+
+def write_results(staging: Path, plan: Plan, facts: MachineFacts) -> Summary:
+    """Turn what an experiment recorded in `staging` into the files of a run directory.
+
+    `raw/` becomes tables and the summary and is removed; the logs are compressed. The summary is
+    written last: a directory that lacks it is not finished.
+
+    Raises:
+        TestbedError: the record is not whole.
+    """
+    recorded = read_recorded(staging, plan)
+    summary = summarize(plan, facts, recorded)
+    for name, table in recorded.tables.items():
+        table.write_parquet(staging / f"{name}.parquet")
+    _write_json(staging / MANIFEST, manifest(plan, facts, recorded.measuring_start_s))
+    for name in EXCHANGED:
+        (staging / name).unlink(missing_ok=True)
+    _keep_rest_of_raw(staging / "raw", staging / "logs")
+    _compress(staging / "logs")
+    _write_json(staging / SUMMARY, summary.model_dump(mode="json"))
+    return summary
+
+
+def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
+    """The summary of a record; writes nothing."""
+    checks = (
+        *(Check.model_validate(row) for row in recorded.checks),
+        *computed_checks(plan, recorded),
+    )
+    return Summary(
+        scenario=plan.scenario,
+        scenario_title=plan.scenario_title,
+        variant=plan.variant,
+        variant_title=plan.variant_title,
+        traffic=plan.traffic,
+        seed=plan.seed,
+        duration_s=plan.duration_s,
+        machine=facts.machine,
+        valid=all(check.ok for check in checks),
+        checks=checks,
+        cost=Cost(
+            virtual_s=facts.cost.virtual_s,
+            wall_s=facts.cost.wall_s,
+            cpu_s=facts.cost.cpu_s,
+            delivered_mb=delivered_mb(recorded),
+        ),
+        notes=_notes(recorded),
+        **figures(recorded),
+    )
+
+
+def publish(staging: Path, destination: Path) -> None:
+    """Bring a finished staging directory to the disk, then to its place, in one step.
+
+    Raises:
+        TestbedError: `staging` is not finished, `destination` exists, or the disk refuses.
+    """
+    if not (staging / SUMMARY).exists():
+        raise TestbedError(f"{staging} has no {SUMMARY}: the run is not finished")
+    _refuse_existing(destination)
+    try:
+        _write_through(staging)
+        staging.rename(destination)
+        _sync(destination.parent)
+    except OSError as error:
+        raise TestbedError(f"{destination}: {error.strerror}: the run stays unpublished") from error
+
+
+def keep_failed(staging: Path, destination: Path, error: Exception) -> Path:
+    """Keep what a failed run has left as `<destination>.failed-<n>`, with the error in a file.
+
+    Returns:
+        Where it is. Nothing there looks like a finished run.
+    """
+    (staging / ERROR).write_text(f"{error}\n", encoding="utf-8")
+    if (staging / SUMMARY).exists():
+        (staging / SUMMARY).rename(staging / _UNPUBLISHED_SUMMARY)
+    number = 1
+    while True:
+        kept = destination.with_name(f"{destination.name}.failed-{number}")
+        if not kept.exists():
+            try:
+                staging.rename(kept)
+            except FileExistsError:
+                continue
+            except OSError as refusal:
+                raise TestbedError(f"{kept}: {refusal.strerror}: after: {error}") from refusal
+            return kept
+        number += 1
+
+
+def _staging_prefix(destination: Path) -> str:
+    return f".{destination.name}.partial-"
+
+
+def _lock(staging: Path) -> FileLock:
+    return FileLock(staging.with_name(staging.name + _LOCK_SUFFIX))
+
+
+def _refuse_existing(destination: Path) -> None:
+    # rename() would take the place of an empty directory.
+    if destination.exists() or destination.is_symlink():
+        raise TestbedError(f"{destination} has come to exist meanwhile: remove it or move it away")
+
+
+def _notes(recorded: Recorded) -> tuple[str, ...]:
+    notes = list(recorded.notes)
+    round_trips = recorded.tables.round_trips
+    if unanswered := round_trips["round_trip_ms"].null_count():
+        notes.append(f"{unanswered} of {round_trips.height} probes of the circuits not answered")
+    if len(notes) > MOST_NOTES:
+        left_out = len(notes) - MOST_NOTES
+        notes[MOST_NOTES:] = [f"and {left_out} more: see logs/notes.jsonl.gz"]
+    return tuple(notes)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _keep_rest_of_raw(raw: Path, logs: Path) -> None:
+    for path in raw.iterdir():
+        if path.name not in _CONVERTED:
+            path.rename(logs / path.name)
+    shutil.rmtree(raw)
+
+
+def _compress(logs: Path) -> None:
+    for path in [path for path in logs.rglob("*") if path.is_file() and path.suffix != ".gz"]:
+        with (
+            path.open("rb") as plain,
+            gzip.open(path.with_name(f"{path.name}.gz"), "wb", compresslevel=6) as packed,
+        ):
+            shutil.copyfileobj(plain, packed)
+        path.unlink()
+
+
+def _write_through(directory: Path) -> None:
+    """Bring all files and folders to the disk, lest a power cut leave a name without content."""
+    for folder, _, files in os.walk(directory):
+        for name in files:
+            _sync(Path(folder, name))
+        _sync(Path(folder))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

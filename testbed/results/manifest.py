@@ -1,0 +1,151 @@
+"""The manifest of a run: the plan, and the versions and machine that carried it out.
+
+What came of it is in the summary and the tables.
+"""
+
+import os
+import platform
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+from testbed.plan import Plan
+from testbed.setup.builds import Build
+from testbed.toml_file import PROJECT
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+"""Raised when a reader of today could no longer read what is written."""
+
+
+class Spent(Protocol):
+    """What a machine's life took, as each machine tells it, in seconds."""
+
+    @property
+    def virtual_s(self) -> float:
+        """Of the machine's clock."""
+
+    @property
+    def wall_s(self) -> float:
+        """Of the host's."""
+
+    @property
+    def cpu_s(self) -> float:
+        """Of processors: the machine and all in it, user and system."""
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """Where and when a plan ran, and what it cost.
+
+    Attributes:
+        machine: "virtual" or "host".
+        started, ended: on the host's clock, with a time zone.
+        virtual_start_s: Unix time at which the machine's clock began.
+        memory_mb: that the machine was given, 1 MB = 2^20 bytes.
+        kernel: its build; None on the host machine, which has the host's.
+        tor: the build that ran.
+    """
+
+    machine: str
+    cost: Spent
+    started: datetime
+    ended: datetime
+    virtual_start_s: float
+    memory_mb: int
+    kernel: Build | None
+    tor: Build
+
+
+def manifest(plan: Plan, facts: MachineFacts, measuring_start_s: float) -> dict[str, Any]:
+    """All that is needed to say what ran, and to run it again; plain data for JSON.
+
+    `measuring_start_s` is a Unix time on the machine's clock.
+    """
+    tor = facts.tor.metadata
+    return {
+        "format": FORMAT,
+        "plan_key": plan.key,
+        "plan": plan.model_dump(mode="json"),
+        "project": _project(),
+        "tor_version": tor["version"],
+        "tor": tor,
+        "kernel": None if facts.kernel is None else facts.kernel.metadata,
+        "python": platform.python_version(),
+        "packages": _packages(),
+        "machine": {"name": facts.machine, "memory_mb": facts.memory_mb, "host": host_facts()},
+        "start": _iso(facts.started),
+        "end": _iso(facts.ended),
+        "virtual_start_s": facts.virtual_start_s,
+        "measuring_start_s": measuring_start_s,
+    }
+
+
+def host_facts() -> dict[str, Any]:
+    """What can be said of this host: 1 MB is 2^20 bytes, the cores are those we may use."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "system": _system(),
+        "kernel": platform.release(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_mb": round(memory_bytes / 2**20),
+    }
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _project() -> dict[str, Any]:
+    """The project's version and commit; without git, or outside a clone, the commit is None."""
+    described = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    commit = _git("rev-parse", "HEAD")
+    return {
+        "version": described["project"]["version"],
+        "commit": commit,
+        "dirty": None if commit is None else bool(_git("status", "--porcelain")),
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    # Root may look into a user's clone (sudo ./run.py), which git must be told.
+    command = ["git", "-c", f"safe.directory={PROJECT}", *arguments]
+    try:
+        answer = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()
+
+
+def _packages() -> dict[str, str]:
+    """The versions in use of the Python packages that requirements.txt names, and of Mininet."""
+    lines = (PROJECT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    names = [line.partition("==")[0].strip() for line in lines if "==" in line and line[0] != "#"]
+    versions = {}
+    for name in [*names, "mininet"]:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # tools for developers need not be there
+    return versions
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return platform.system()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())

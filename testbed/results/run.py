@@ -1,0 +1,152 @@
+"""Reading a run directory back, for the analysis and for whoever shows a run.
+
+Whatever the directory lacks is said with the file's name; nothing is written here.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars
+from pydantic import ValidationError
+
+from testbed.errors import TestbedError
+from testbed.plan import Plan
+from testbed.results.manifest import FORMAT, MANIFEST
+from testbed.results.summary import ERROR, SUMMARY, Summary
+from testbed.results.tables import SCHEMAS
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory. The tables are read when they are asked for, and then kept."""
+
+    directory: Path
+    summary: Summary
+    manifest: dict[str, Any]
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan that was run.
+
+        Raises:
+            TestbedError: it is not as this testbed writes plans.
+        """
+        try:
+            return Plan.model_validate(self.manifest["plan"])
+        except ValidationError as error:
+            raise TestbedError(
+                f"{self.directory / MANIFEST}: plan.{_first(error)}: not a plan of this testbed"
+            ) from None
+
+    @property
+    def measuring_start_s(self) -> float:
+        """When measuring began, as Unix time of the machine's clock, like the tables' times."""
+        return float(self.manifest["measuring_start_s"])
+
+    @cached_property
+    def transfers(self) -> polars.DataFrame:
+        """TGen's streams, one a row; `measured` are those that began before measuring ended."""
+        return self._table("transfers")
+
+    @cached_property
+    def circuits(self) -> polars.DataFrame:
+        """Tor's circuit events."""
+        return self._table("circuits")
+
+    @cached_property
+    def round_trips(self) -> polars.DataFrame:
+        """Probes of the circuits."""
+        return self._table("round_trips")
+
+    @cached_property
+    def sockets(self) -> polars.DataFrame:
+        """Samples of the kernel's TCP state on the shared link."""
+        return self._table("sockets")
+
+    @cached_property
+    def links(self) -> polars.DataFrame:
+        """What each direction of each link had counted before and after measuring."""
+        return self._table("links")
+
+    def _table(self, name: str) -> polars.DataFrame:
+        path = self.directory / f"{name}.parquet"
+        try:
+            return polars.read_parquet(path)
+        except (OSError, polars.exceptions.PolarsError) as error:
+            raise _unreadable(path, error) from None
+
+
+def read_run(directory: Path) -> Run:
+    """Read a run's summary and manifest, and see that its tables are there.
+
+    Raises:
+        TestbedError: the directory is no run's, a failed run's, of another format, or damaged.
+    """
+    if not directory.is_dir():
+        raise TestbedError(f"{directory} is no directory, so no run")
+    if (directory / ERROR).exists():
+        raise TestbedError(f"{directory} is what a failed run left: see its {ERROR}")
+    summary = _summary(directory / SUMMARY)
+    manifest = _manifest(directory / MANIFEST)
+    for name in SCHEMAS:
+        _check_table(directory / f"{name}.parquet", name)
+    return Run(directory, summary, manifest)
+
+
+def _summary(path: Path) -> Summary:
+    content = _json(path)
+    try:
+        return Summary.model_validate(content)
+    except ValidationError as error:
+        raise TestbedError(f"{path}: {_first(error)}: not as this testbed writes it") from None
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    content = _json(path)
+    if (found := content.get("format")) != FORMAT:
+        raise TestbedError(f"{path}: format {found!r}: this testbed reads format {FORMAT}")
+    for key in ("plan", "plan_key", "measuring_start_s"):
+        if key not in content:
+            raise TestbedError(f"{path}: {key} is missing")
+    return content
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TestbedError(f"{path}: {error.strerror}: not a run directory, or not whole") from None
+    except ValueError as error:
+        raise TestbedError(f"{path}: not whole: {error}") from None
+    if not isinstance(content, dict):
+        raise TestbedError(f"{path}: no JSON object")
+    return content
+
+
+def _check_table(path: Path, name: str) -> None:
+    """See that a table can be read and has the columns, by its footer alone."""
+    try:
+        found = polars.read_parquet_schema(path)
+    except (OSError, polars.exceptions.PolarsError) as error:
+        raise _unreadable(path, error) from None
+    for column, kind in SCHEMAS[name].items():
+        if column not in found:
+            raise TestbedError(f"{path}: the column {column} is missing")
+        if found[column] != kind:
+            raise TestbedError(f"{path}: {column} is {found[column]}, not {kind.__name__}")
+
+
+def _unreadable(path: Path, error: Exception) -> TestbedError:
+    if not path.exists():
+        return TestbedError(f"{path} is missing: the run is not whole")
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return TestbedError(f"{path}: not a whole Parquet file: {reason}")
+
+
+def _first(error: ValidationError) -> str:
+    """The first thing that is wrong: its place and what is."""
+    first = error.errors()[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

@@ -1,0 +1,112 @@
+"""The shape of summary.json: the figures of one run, and the checks that say whether they count.
+
+How they come about is said in figures and checks.
+"""
+
+from pydantic import BaseModel, ConfigDict
+
+SUMMARY = "summary.json"
+ERROR = "error.txt"
+"""What ended a failed run; a finished run has none."""
+
+
+class _Part(BaseModel):
+    """Plain data; a newer testbed's keys are passed over, a missing one is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class Check(_Part):
+    """Something that must hold for the run to count: what was expected, what was seen."""
+
+    name: str
+    expected: str
+    observed: str
+    ok: bool
+
+
+class TransferCounts(_Part):
+    """Transfers that began before measuring ended."""
+
+    completed: int
+    failed: int
+
+
+class MeanAndDeviation(_Part):
+    """Mean, and standard deviation of the sample (divided by n - 1); None of too few values."""
+
+    mean: float | None
+    sd: float | None
+
+
+class Distribution(MeanAndDeviation):
+    """The same, and the median."""
+
+    median: float | None
+
+
+class Tail(_Part):
+    """Mean, median and 95th percentile (linear between ranks); None of no values."""
+
+    mean: float | None
+    median: float | None
+    p95: float | None
+
+
+class SharedLinkCounts(_Part):
+    """What was seen on the shared link before measuring; None where it was not seen."""
+
+    connections: int | None
+    circuits: int | None
+
+
+class Cost(_Part):
+    """What the run cost and what it delivered.
+
+    Attributes:
+        virtual_s: of the machine's clock.
+        wall_s: on the host's clock.
+        cpu_s: of the machine and all in it, user and system.
+        delivered_mb: payload that came to the clients, 1 MB = 10^6 bytes; see
+            `figures.delivered_mb`.
+    """
+
+    virtual_s: float
+    wall_s: float
+    cpu_s: float
+    delivered_mb: float
+
+
+class Summary(_Part):
+    """The figures of a run; units are in the names, 1 MB is 10^6 bytes.
+
+    Attributes:
+        machine: "virtual" or "host".
+        valid: whether every check holds; only valid runs go into averages.
+        throughput_mb_per_s: of a transfer, its payload by its time to last byte; over the
+            completed transfers.
+        time_to_first_byte_s, time_to_last_byte_s: over the completed transfers.
+        circuit_round_trip_ms: over the answered probes.
+        circuit_build_time_ms: of the circuits that carried the traffic.
+        notes: sentences that may explain a result.
+    """
+
+    scenario: str
+    scenario_title: str
+    variant: str
+    variant_title: str
+    traffic: str
+    seed: int
+    duration_s: float
+    machine: str
+    valid: bool
+    checks: tuple[Check, ...]
+    transfers: TransferCounts
+    throughput_mb_per_s: MeanAndDeviation
+    time_to_first_byte_s: Tail
+    time_to_last_byte_s: Tail
+    circuit_round_trip_ms: Distribution
+    circuit_build_time_ms: Distribution
+    shared_link: SharedLinkCounts
+    cost: Cost
+    notes: tuple[str, ...]

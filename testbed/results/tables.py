@@ -1,0 +1,231 @@
+"""The tables of a run: their columns, and how they are made from the experiment's raw rows.
+
+What the columns mean is said where the rows are recorded; figures are made elsewhere.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import polars
+
+from testbed.errors import TestbedError
+from testbed.plan import Plan
+from testbed.traffic.tgen_log import Transfer, read_heartbeats, read_transfers
+
+Schema = Mapping[str, type[polars.DataType]]
+
+_TEXT, _NUMBER, _COUNT, _FLAG = polars.String, polars.Float64, polars.Int64, polars.Boolean
+
+SCHEMAS: Mapping[str, Schema] = {
+    "transfers": {
+        "client": _TEXT,
+        "stream_id": _COUNT,
+        "start_s": _NUMBER,
+        "time_to_first_byte_s": _NUMBER,
+        "time_to_last_byte_s": _NUMBER,
+        "received_bytes": _COUNT,
+        "ok": _FLAG,
+        "error": _TEXT,
+        "measured": _FLAG,
+    },
+    "circuits": {
+        "time_s": _NUMBER,
+        "client": _TEXT,
+        "circuit": _TEXT,
+        "status": _TEXT,
+        "round": _TEXT,
+        "since_extend_s": _NUMBER,
+        "hops": _TEXT,
+        "reason": _TEXT,
+    },
+    "round_trips": {
+        "sent_s": _NUMBER,
+        "client": _TEXT,
+        "round_trip_ms": _NUMBER,
+        "error": _TEXT,
+    },
+    "sockets": {
+        "time_s": _NUMBER,
+        "node": _TEXT,
+        "peer": _TEXT,
+        "port": _COUNT,
+        "peer_port": _COUNT,
+        "cwnd_segments": _COUNT,
+        "ssthresh_segments": _COUNT,
+        "rtt_ms": _NUMBER,
+        "min_rtt_ms": _NUMBER,
+        "retransmitted_segments": _COUNT,
+        "lost_segments": _COUNT,
+        "acknowledged_bytes": _COUNT,
+        "received_bytes": _COUNT,
+        "unsent_bytes": _COUNT,
+    },
+    "links": {
+        "time_s": _NUMBER,
+        "when": _TEXT,
+        "sender": _TEXT,
+        "receiver": _TEXT,
+        "sent_packets": _COUNT,
+        "sent_bytes": _COUNT,
+        "dropped_packets": _COUNT,
+        "received_packets": _COUNT,
+        "received_bytes": _COUNT,
+    },
+}
+"""Columns by table; all times are Unix times of the machine's clock.
+
+`transfers` has TGen's streams, one a row; `measured` are those that began before measuring ended.
+The others' columns are those of `CircuitChange`, `RoundTrip`, `SocketSample`, `record_links`.
+"""
+
+_PROGRESS: Schema = {"time_s": _NUMBER, "step": _TEXT, "done_s": _NUMBER, "of_s": _NUMBER}
+_NOTES: Schema = {"time_s": _NUMBER, "text": _TEXT}
+_CHECKS: Schema = {"name": _TEXT, "expected": _TEXT, "observed": _TEXT, "ok": _FLAG}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a run, one attribute a table of `SCHEMAS`."""
+
+    transfers: polars.DataFrame
+    circuits: polars.DataFrame
+    round_trips: polars.DataFrame
+    sockets: polars.DataFrame
+    links: polars.DataFrame
+
+    def items(self) -> Iterator[tuple[str, polars.DataFrame]]:
+        """Name and table of each."""
+        for field in fields(self):
+            yield field.name, getattr(self, field.name)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Everything that an experiment has recorded.
+
+    Attributes:
+        checks: rows with name, expected, observed and ok.
+        notes: in the order in which they were written.
+        measuring_start_s: Unix time on the machine's clock.
+        moved_bytes: of each client, what its generator counted in its heartbeats.
+    """
+
+    tables: Tables
+    checks: list[dict[str, Any]]
+    notes: list[str]
+    measuring_start_s: float
+    moved_bytes: dict[str, int]
+
+
+def read_recorded(directory: Path, plan: Plan) -> Recorded:
+    """Read `raw/` and the generators' logs of a finished experiment.
+
+    Raises:
+        TestbedError: a file is missing or isn't as the experiment writes it, or the experiment
+            didn't come to measuring.
+    """
+    raw, logs = directory / "raw", directory / "logs"
+    start_s = _measuring_start_s(raw / "progress.jsonl")
+    return Recorded(
+        tables=Tables(
+            transfers=_transfers(logs, plan, start_s + plan.duration_s),
+            **{
+                name: _table(raw / f"{name}.jsonl", schema)
+                for name, schema in SCHEMAS.items()
+                if name != "transfers"
+            },
+        ),
+        checks=_rows(raw / "checks.jsonl", _CHECKS),
+        notes=[row["text"] for row in _rows(raw / "notes.jsonl", _NOTES)],
+        measuring_start_s=start_s,
+        moved_bytes={
+            client: sum(
+                heartbeat.bytes_received
+                for heartbeat in read_heartbeats(generator_log(logs, client), client)
+            )
+            for client in plan.traffic_by_client
+        },
+    )
+
+
+def generator_log(logs: Path, client: str) -> Path:
+    """Where a client's generator writes its log."""
+    return logs / f"tgen-{client}.log"
+
+
+def throughput_mb_per_s() -> polars.Expr:
+    """A transfer's payload by its time to last byte, 1 MB = 10^6 bytes.
+
+    Null where that time is zero: the machine's clock stands still while its programs compute.
+    """
+    time_s = polars.col("time_to_last_byte_s")
+    rate = polars.col("received_bytes") / 1e6 / time_s
+    return polars.when(time_s > 0).then(rate).alias("throughput_mb_per_s")
+
+
+def _measuring_start_s(path: Path) -> float:
+    for row in _rows(path, _PROGRESS):
+        if row["step"] == "measuring":
+            return float(row["time_s"] - row["done_s"])
+    raise TestbedError(f"{path}: no step 'measuring': the experiment did not come so far")
+
+
+def _transfers(logs: Path, plan: Plan, end_s: float) -> polars.DataFrame:
+    """Every stream; whatever began before `end_s` is measured.
+
+    The generators start some milliseconds before measuring does. What they begin with counts,
+    lest it be a matter of microseconds whose first transfer does and whose doesn't.
+    """
+    rows = [
+        _transfer_row(transfer, transfer.start_s < end_s)
+        for client in plan.traffic_by_client
+        for transfer in read_transfers(generator_log(logs, client), client)
+    ]
+    return polars.DataFrame(rows, schema=SCHEMAS["transfers"]).sort("start_s", "client")
+
+
+def _transfer_row(transfer: Transfer, measured: bool) -> dict[str, Any]:
+    return {
+        "client": transfer.client,
+        "stream_id": transfer.stream_id,
+        "start_s": transfer.start_s,
+        "time_to_first_byte_s": transfer.first_byte_s,
+        "time_to_last_byte_s": transfer.last_byte_s,
+        "received_bytes": transfer.bytes_received,
+        "ok": transfer.ok,
+        "error": transfer.error,
+        "measured": measured,
+    }
+
+
+def _table(path: Path, schema: Schema) -> polars.DataFrame:
+    rows = _rows(path, schema)
+    try:
+        table = polars.DataFrame(rows, schema=schema)
+    except (TypeError, polars.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise TestbedError(f"{path}: a value of another type than its column's: {reason}") from None
+    return table.with_columns(polars.col(_NUMBER).fill_nan(None))
+
+
+def _rows(path: Path, schema: Schema) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines, each with exactly the schema's keys."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TestbedError(f"{path}: {error.strerror}: the experiment's record is not whole") from (
+            None
+        )
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            raise TestbedError(f"{path}: line {number}: no whole JSON object") from None
+        if not isinstance(row, dict) or set(row) != set(schema):
+            raise TestbedError(f"{path}: line {number}: needs the keys {', '.join(schema)}")
+        rows.append(row)
+    return rows

@@ -1,0 +1,95 @@
+"""The lab in the virtual machine: what is reachable, what is not, and how its links are set.
+
+Rates, delays and losses are measured in test_calibration.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from machine import run_inside
+
+pytestmark = pytest.mark.experiment
+
+REACH = """
+import errno, socket
+from testbed.lab.network import running_lab
+from testbed.plan import make_plan
+
+# An address for documentation (RFC 5737), and one of the directory authorities' kind of network.
+OUTSIDE = [("192.0.2.1", 443), ("198.51.100.1", 80)]
+
+def attempt(address):
+    with socket.socket() as connection:
+        connection.settimeout(5)
+        try:
+            connection.connect(address)
+        except OSError as error:
+            return errno.errorcode.get(error.errno, "timeout")
+    return "connected"
+
+plan = make_plan("SharedDropping", "vanilla")
+with running_lab(plan) as lab:
+    for node in plan.nodes:
+        for address in OUTSIDE:
+            print("outside", node.name, lab.inside(node.name, lambda: attempt(address)))
+    # What must be reachable is: a closed port answers.
+    for first, second in (link.ends for link in plan.links):
+        there = (plan.node(second).address, 1)
+        print("inside", first, second, lab.inside(first, lambda: attempt(there)))
+    # A client reaches its own guard and no other relay.
+    far = (plan.node("exit1").address, 1)
+    print("far", lab.inside("client1", lambda: attempt(far)))
+    for node in plan.nodes:
+        setting = lab.inside(
+            node.name, lambda: open("/proc/sys/net/ipv4/tcp_congestion_control").read().strip())
+        print("tcp", node.name, setting)
+    for direction in lab.directions:
+        (index,) = lab.netlink(direction.sender).link_lookup(ifname=direction.interface)
+        (link,) = lab.netlink(direction.sender).get_links(index)
+        print("gso", direction.interface, link.get_attr("IFLA_GSO_MAX_SEGS"))
+"""
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    output = run_inside(REACH, tmp_path_factory.mktemp("lab") / "machine")
+    return [line.split() for line in output.splitlines()]
+
+
+def kind(lines: list[list[str]], name: str) -> list[list[str]]:
+    return [words[1:] for words in lines if words and words[0] == name]
+
+
+def test_no_node_reaches_the_outside(lines: list[list[str]]) -> None:
+    attempts = kind(lines, "outside")
+    assert len({words[0] for words in attempts}) == 16
+    assert {words[1] for words in attempts} == {"ENETUNREACH"}
+
+
+def test_neighbours_reach_each_other(lines: list[list[str]]) -> None:
+    attempts = kind(lines, "inside")
+    assert len(attempts) == 14
+    assert {words[2] for words in attempts} == {"ECONNREFUSED"}
+
+
+def test_who_is_no_neighbour_is_out_of_reach(lines: list[list[str]]) -> None:
+    assert kind(lines, "far") == [["ENETUNREACH"]]
+
+
+def test_the_congestion_control_is_the_scenarios(lines: list[list[str]]) -> None:
+    assert {words[1] for words in kind(lines, "tcp")} == {"cubic"}
+
+
+def test_no_interface_is_given_bundles_of_segments(lines: list[list[str]]) -> None:
+    settings = kind(lines, "gso")
+    assert len(settings) == 28
+    assert {words[1] for words in settings} == {"1"}
+
+
+def test_no_configuration_names_a_public_authority() -> None:
+    for template in Path(__file__).parents[1].glob("tor-configs/**/*"):
+        if template.is_file() and template.suffix in (".torrc", ".toml"):
+            lines = template.read_text().splitlines()
+            authorities = [line for line in lines if "DirAuthority" in line.split("#")[0]]
+            assert all("$authority_line" in line for line in authorities)

@@ -1,0 +1,543 @@
+"""Results: figures worked out by hand, the checks both ways, and the run directory whole or not.
+
+The raw files are made here; no experiment runs.
+"""
+
+import gzip
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+from rich.console import Console
+
+from testbed.errors import TestbedError
+from testbed.plan import Link, Plan, make_plan
+from testbed.results import (
+    MachineFacts,
+    Summary,
+    keep_failed,
+    print_summary,
+    publish,
+    read_run,
+    remove_left_overs,
+    staging,
+    write_results,
+)
+from testbed.results.checks import DirectionCounts, crossing_check, loss_checks, queue_check
+from testbed.results.tables import SCHEMAS
+from testbed.setup.builds import Build
+from testbed.toml_file import PROJECT
+
+START_S = 1_800_000_000.0
+SCENARIO = """
+title = "Two clients"
+topology = "two_clients"
+traffic = "bulk"
+duration = "10 s"
+[links]
+default = { rate = "100 Mbit/s" }
+middle-exit = { delay = "10 ms", loss = "0.1 %" }
+"""
+# Begins a directory for a run, says where, and waits to be killed.
+KILLED_RUN = """
+import sys, time
+from pathlib import Path
+from testbed.results import staging
+with staging(Path(sys.argv[1])) as folder:
+    (folder / "half").write_text("half")
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    virtual_s: float = 40.0
+    wall_s: float = 8.0
+    cpu_s: float = 7.5
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    file = tmp_path / "Mine.toml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    return make_plan(str(file), "vanilla", seed=3)
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> MachineFacts:
+    build = tmp_path / "build"
+    build.mkdir()
+    (build / "build.json").write_text('{"name": "tor", "version": "0.4.9.11"}')
+    return MachineFacts(
+        machine="virtual",
+        cost=Cost(),
+        started=datetime(2026, 3, 1, 12, 0, tzinfo=UTC),
+        ended=datetime(2026, 3, 1, 12, 0, 8, tzinfo=UTC),
+        virtual_start_s=START_S - 30,
+        memory_mb=512,
+        kernel=None,
+        tor=Build(build),
+    )
+
+
+def stream(number: int, began_s: float, first_s: float, last_s: float, size: int, ok: bool) -> str:
+    """A line of TGen; the times are since START_S, then since the stream's beginning."""
+    now_us = round(1e6 * (began_s + last_s))
+    word, error = ("success", "NONE") if ok else ("error", "READ")
+    return (
+        f"2027-01-15 08:00:00 {START_S + began_s + last_s:.6f} [message] [stream.c:1] [log]"
+        f" [stream-{word}] transport [fd=8,error=NONE]"
+        f" stream [id={number},vertexid=stream,error={error}]"
+        f" bytes [payload-bytes-recv={size}] times [created-ts={round(1e6 * began_s)},"
+        f"usecs-to-first-byte-recv={round(1e6 * first_s)},"
+        f"usecs-to-last-byte-recv={round(1e6 * last_s)},now-ts={now_us}]\n"
+    )
+
+
+def heartbeat(at_s: float, received: int) -> str:
+    return (
+        f"2027-01-15 08:00:00 {START_S + at_s:.6f} [message] [driver.c:1] [heartbeat]"
+        f" [driver-heartbeat] [bytes-read={received},bytes-written=10]\n"
+    )
+
+
+def reading(link: Link, turned: bool, when: str) -> dict[str, Any]:
+    """Nothing before; after, 20 000 packets of 1000 bytes and, on a lossy link, 20 lost."""
+    count = 0 if when == "before" else 20_000
+    sender, receiver = link.ends[::-1] if turned else link.ends
+    return {
+        "time_s": START_S,
+        "when": when,
+        "sender": sender,
+        "receiver": receiver,
+        "sent_packets": count,
+        "sent_bytes": 1000 * count,
+        "dropped_packets": 20 if count and link.loss else 0,
+        "received_packets": count,
+        "received_bytes": 986 * count,
+    }
+
+
+def socket_sample(at_s: float) -> dict[str, Any]:
+    counts = {name: 1 for name, kind in SCHEMAS["sockets"].items() if kind is polars.Int64}
+    sample = {"time_s": START_S + at_s, "node": "middle1", "peer": "exit1"}
+    return {**sample, **counts, "rtt_ms": 20.0, "min_rtt_ms": 20.0}
+
+
+def circuit(client: str, round_name: str, status: str, since_s: float) -> dict[str, Any]:
+    return {
+        "time_s": START_S - 2,
+        "client": client,
+        "circuit": "3",
+        "status": status,
+        "round": round_name,
+        "since_extend_s": since_s,
+        "hops": "A,B,C",
+        "reason": None,
+    }
+
+
+def round_trip(client: str, took_ms: float | None) -> dict[str, Any]:
+    error = None if took_ms else "TimeoutError: "
+    return {"sent_s": START_S, "client": client, "round_trip_ms": took_ms, "error": error}
+
+
+def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
+    shared = "1 connection, 2 circuits, at most 2 on one connection"
+    return {
+        "progress": [
+            {"time_s": START_S - 30, "step": "starting Tor", "done_s": 0.0, "of_s": 0.0},
+            {"time_s": START_S + 0.5, "step": "measuring", "done_s": 0.5, "of_s": 10.0},
+            {"time_s": START_S + 1.5, "step": "measuring", "done_s": 1.5, "of_s": 10.0},
+            {"time_s": START_S + 12, "step": "done", "done_s": 0.0, "of_s": 0.0},
+        ],
+        "notes": [{"time_s": START_S, "text": "measuring began"}],
+        "checks": [
+            {
+                "name": "shared link before measuring",
+                "expected": shared,
+                "observed": shared,
+                "ok": True,
+            }
+        ],
+        "circuits": [
+            circuit("client1", "first", "BUILT", 1.0),
+            circuit("client1", "measured", "LAUNCHED", 0.001),
+            circuit("client1", "measured", "BUILT", 0.1),
+            circuit("client2", "measured", "BUILT", 0.3),
+            circuit("client2", "other", "BUILT", math.nan),
+        ],
+        "round_trips": [
+            round_trip("client1", 50),
+            round_trip("client2", 70.0),
+            round_trip("client2", None),
+        ],
+        "sockets": [socket_sample(0.2 * number) for number in range(50)],
+        "links": [
+            reading(link, turned, when)
+            for when in ("before", "after")
+            for link in plan.links
+            for turned in (False, True)
+        ],
+    }
+
+
+def write_record(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    """What an experiment leaves. Of client1: a transfer of 2 s, one that failed, 0.6 MB of one
+    under way; of client2: a transfer of 4 s, and one that began after measuring had ended."""
+    (folder / "raw").mkdir(parents=True, exist_ok=True)
+    for name, lines in rows.items():
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "raw" / f"{name}.jsonl").write_text(text)
+    (folder / "logs").mkdir(exist_ok=True)
+    (folder / "logs" / "tgen-client1.log").write_text(
+        stream(0, -0.05, 0.2, 2.0, 5_000_000, ok=True)
+        + stream(1, 2.0, 0.2, 1.0, 400_000, ok=False)
+        + heartbeat(5, 6_000_000)
+    )
+    (folder / "logs" / "tgen-client2.log").write_text(
+        stream(0, 0.0, 0.4, 4.0, 5_000_000, ok=True)
+        + stream(1, 10.1, 0.3, 1.0, 5_000_000, ok=True)
+        + heartbeat(9, 5_000_000)
+        + heartbeat(10, 4_000_000)
+    )
+    (folder / "logs" / "tor-exit1.log").write_text("a line\n")
+    (folder / "plan.json").write_text("{}")
+
+
+def finished(
+    destination: Path, plan: Plan, facts: MachineFacts, **changed: list[dict[str, Any]]
+) -> Summary:
+    with staging(destination) as folder:
+        write_record(folder, raw_rows(plan) | changed)
+        summary = write_results(folder, plan, facts)
+        publish(folder, destination)
+    return summary
+
+
+@pytest.fixture
+def run(tmp_path: Path, plan: Plan, facts: MachineFacts) -> Iterator[Path]:
+    destination = tmp_path / "results" / "seed-3"
+    finished(destination, plan, facts)
+    yield destination
+
+
+def test_figures_worked_out_by_hand(run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["scenario"], summary["variant"], summary["traffic"], summary["seed"]) == (
+        "Mine",
+        "vanilla",
+        "bulk",
+        3,
+    )
+    assert summary["machine"] == "virtual"
+    assert summary["valid"] is True
+    assert summary["transfers"] == {"completed": 2, "failed": 1}
+    # 5 MB in 2 s and in 4 s: 2.5 and 1.25 MB/s, each 0.625 from the mean; n - 1 = 1.
+    assert summary["throughput_mb_per_s"]["mean"] == pytest.approx(1.875)
+    assert summary["throughput_mb_per_s"]["sd"] == pytest.approx(0.625 * math.sqrt(2))
+    assert summary["time_to_first_byte_s"] == pytest.approx(
+        {"mean": 0.3, "median": 0.3, "p95": 0.39}
+    )
+    assert summary["time_to_last_byte_s"] == pytest.approx({"mean": 3, "median": 3, "p95": 3.9})
+    assert summary["circuit_round_trip_ms"] == pytest.approx(
+        {"mean": 60, "sd": 10 * math.sqrt(2), "median": 60}
+    )
+    assert summary["circuit_build_time_ms"] == pytest.approx(
+        {"mean": 200, "sd": 100 * math.sqrt(2), "median": 200}
+    )
+    assert summary["shared_link"] == {"connections": 1, "circuits": 2}
+    # client1: 6 MB by its heartbeat, over 5.4 MB logged; client2: 10 MB logged, over 9 MB.
+    assert summary["cost"] == {
+        "virtual_s": 40.0,
+        "wall_s": 8.0,
+        "cpu_s": 7.5,
+        "delivered_mb": 16.0,
+    }
+    assert summary["notes"] == ["measuring began", "1 of 3 probes of the circuits not answered"]
+
+
+def test_no_transfer_is_null_and_invalid(tmp_path: Path, plan: Plan, facts: MachineFacts) -> None:
+    with staging(tmp_path / "run") as folder:
+        write_record(folder, raw_rows(plan) | {"circuits": [], "round_trips": []})
+        for client in ("client1", "client2"):
+            (folder / "logs" / f"tgen-{client}.log").write_text("")
+        summary = write_results(folder, plan, facts)
+        text = (folder / "summary.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["throughput_mb_per_s"] == {"mean": None, "sd": None}
+    assert json.loads(text)["time_to_last_byte_s"] == {"mean": None, "median": None, "p95": None}
+    assert [check.observed for check in summary.checks if not check.ok] == ["client1, client2"]
+    assert not summary.valid
+    print_summary(Console(file=(tmp_path / "shown").open("w")), summary)
+
+
+def test_one_transfer_has_no_deviation(tmp_path: Path, plan: Plan, facts: MachineFacts) -> None:
+    with staging(tmp_path / "run") as folder:
+        write_record(folder, raw_rows(plan))
+        (folder / "logs" / "tgen-client2.log").write_text("")
+        summary = write_results(folder, plan, facts)
+    assert summary.throughput_mb_per_s.mean == pytest.approx(2.5)
+    assert summary.throughput_mb_per_s.sd is None
+
+
+def test_what_is_in_a_run_directory(run: Path, plan: Plan) -> None:
+    assert sorted(path.name for path in run.iterdir()) == [
+        "circuits.parquet",
+        "links.parquet",
+        "logs",
+        "manifest.json",
+        "round_trips.parquet",
+        "sockets.parquet",
+        "summary.json",
+        "transfers.parquet",
+    ]
+    with gzip.open(run / "logs" / "tor-exit1.log.gz", "rt") as log:
+        assert log.read() == "a line\n"
+    assert (run / "logs" / "notes.jsonl.gz").exists()
+    assert all(path.suffix == ".gz" for path in (run / "logs").iterdir())
+    assert [path.name for path in run.parent.iterdir()] == ["seed-3"]
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["plan_key"] == plan.key
+    assert manifest["tor_version"] == "0.4.9.11"
+    assert manifest["start"] == "2026-03-01T12:00:00+00:00"
+    assert manifest["packages"]["polars"] == polars.__version__
+
+
+def test_reading_back(run: Path, plan: Plan) -> None:
+    found = read_run(run)
+    assert found.plan.key == plan.key
+    assert found.measuring_start_s == START_S
+    assert found.transfers["measured"].to_list() == [True, True, True, False]
+    assert found.transfers["error"].to_list() == [None, None, "READ", None]
+    assert found.transfers["start_s"][1] == pytest.approx(START_S, abs=1e-5)
+    assert found.circuits["since_extend_s"].null_count() == 1
+    assert found.round_trips.height == 3
+    assert found.sockets.height == 50
+    assert found.links.height == 4 * len(plan.links)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "manifest.json", "sockets.parquet"])
+def test_a_missing_file_is_named(run: Path, name: str) -> None:
+    (run / name).unlink()
+    with pytest.raises(TestbedError, match=name):
+        read_run(run)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "manifest.json", "transfers.parquet"])
+def test_a_truncated_file_is_named(run: Path, name: str) -> None:
+    content = (run / name).read_bytes()
+    (run / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(TestbedError, match=f"{name}: not .*whole") as caught:
+        read_run(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_runs_of_others_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(TestbedError, match="no directory"):
+        read_run(tmp_path / "nowhere")
+    links = polars.read_parquet(run / "links.parquet")
+    links.drop("sent_bytes").write_parquet(run / "links.parquet")
+    with pytest.raises(TestbedError, match=r"links\.parquet: the column sent_bytes is missing"):
+        read_run(run)
+    summary = json.loads((run / "summary.json").read_text())
+    del summary["throughput_mb_per_s"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(TestbedError, match="throughput_mb_per_s"):
+        read_run(run)
+    (run / "summary.json").write_text(json.dumps({"other": 1}))
+    (run / "manifest.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(TestbedError, match=r"summary\.json: scenario"):
+        read_run(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("round_trips", None, "round_trips.jsonl: No such file"),
+        ("round_trips", '{"sent_s": 1, "cli', "round_trips.jsonl: line 1: no whole JSON"),
+        ("round_trips", '{"sent_s": 1}\n', "line 1: needs the keys sent_s, client"),
+        ("progress", "", "no step 'measuring'"),
+        ("links", "", "no reading before measuring of client1 to"),
+        (
+            "round_trips",
+            '{"sent_s": "soon", "client": "c", "round_trip_ms": 1, "error": null}\n',
+            "round_trips.jsonl: a value of another type",
+        ),
+    ],
+)
+def test_a_record_that_is_not_whole(
+    tmp_path: Path, plan: Plan, facts: MachineFacts, name: str, text: str | None, message: str
+) -> None:
+    with staging(tmp_path / "run") as folder:
+        write_record(folder, raw_rows(plan))
+        path = folder / "raw" / f"{name}.jsonl"
+        path.unlink() if text is None else path.write_text(text)
+        with pytest.raises(TestbedError, match=message):
+            write_results(folder, plan, facts)
+        with pytest.raises(TestbedError, match="not finished"):
+            publish(folder, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def direction(plan: Plan, sent: int, dropped: int, **changes: object) -> DirectionCounts:
+    """Of the lossy link, with packets of 1000 bytes."""
+    (link,) = plan.links_between("middle", "exit")
+    counts = DirectionCounts(
+        link=link,
+        sender="middle1",
+        receiver="exit1",
+        roles=("middle", "exit"),
+        sent_packets=sent,
+        sent_bytes=1000 * sent,
+        dropped_packets=dropped,
+        received_packets=sent,
+        received_bytes=1000 * sent,
+    )
+    return replace(counts, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("lost", "ok"),
+    # Of 10 000 packets at 0.1 %, none is lost with 0.999^10000 = 4.5e-5, less than the tail of
+    # 5e-5; one or none with 5.0e-4. So the least is 1. At the other end, Poisson's P(X > 24) is
+    # 4.7e-5 for a mean of 10 and P(X > 23) 1.2e-4: the most is 24.
+    [(0, False), (1, True), (10, True), (24, True), (25, False)],
+)
+def test_loss_within_its_interval(plan: Plan, lost: int, ok: bool) -> None:
+    (check,) = loss_checks([direction(plan, 10_000 - lost, lost)])
+    assert check.name == "loss from middle to exit"
+    assert check.expected.startswith("1 to 24 of 10000 packets")
+    assert check.ok is ok
+
+
+def test_loss_is_judged_over_the_links_of_two_roles(plan: Plan) -> None:
+    busy, quiet = direction(plan, 4_990, 10), direction(plan, 100, 90)
+    (check,) = loss_checks([busy, quiet, busy])
+    assert check.observed.startswith("20 of 10000 packets")
+    (check,) = loss_checks([quiet])
+    assert check.ok
+    assert "nothing to judge" in check.observed
+
+
+def test_bundles_are_found(plan: Plan) -> None:
+    assert crossing_check([direction(plan, 20_000, 0)]).ok
+    # Between two readings 5 ms off, 100 Mbit/s carry 125 packets of 1000 bytes.
+    assert crossing_check([direction(plan, 20_000, 0, received_packets=19_875)]).ok
+    lacking = crossing_check([direction(plan, 20_000, 0, received_packets=19_874)])
+    assert not lacking.ok
+    assert lacking.observed == "middle1 to exit1: 20000 sent, 19874 arrived"
+    assert not crossing_check([direction(plan, 20_000, 0, received_bytes=20_000 * 1515)]).ok
+
+
+def test_full_queues_are_told_and_allowed(plan: Plan) -> None:
+    (link,) = plan.links_between("exit", "server")
+    full = direction(plan, 20_000, 7, link=link, roles=("server", "exit"))
+    check = queue_check([full, full, direction(plan, 20_000, 20)])
+    assert check.ok
+    assert check.observed == "14 from server to exit"
+
+
+@pytest.mark.parametrize(("samples", "ok"), [(50, True), (47, False), (54, False)])
+def test_the_clock_covers_the_duration(
+    tmp_path: Path, plan: Plan, facts: MachineFacts, samples: int, ok: bool
+) -> None:
+    sockets = [socket_sample(0.2 * number) for number in range(samples)]
+    summary = finished(tmp_path / "run", plan, facts, sockets=sockets)
+    (check,) = [check for check in summary.checks if check.name.startswith("duration")]
+    assert check.ok is ok
+    assert summary.valid is ok
+
+
+def test_publishing_replaces_nothing(tmp_path: Path, plan: Plan, facts: MachineFacts) -> None:
+    destination = tmp_path / "run"
+    with staging(destination) as folder:
+        write_record(folder, raw_rows(plan))
+        write_results(folder, plan, facts)
+        assert not destination.exists()
+        destination.mkdir()  # empty: a bare rename would take its place
+        with pytest.raises(TestbedError, match="exist"):
+            publish(folder, destination)
+        kept = keep_failed(folder, destination, TestbedError("no place"))
+    assert list(destination.iterdir()) == []
+    assert kept == tmp_path / "run.failed-1"
+    assert (kept / "error.txt").read_text() == "no place\n"
+    assert not (kept / "summary.json").exists()
+    with pytest.raises(TestbedError, match="failed run"):
+        read_run(kept)
+
+
+def test_failures_are_numbered(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        with staging(tmp_path / "run") as folder:
+            (folder / "logs").mkdir()
+            kept = keep_failed(folder, tmp_path / "run", TestbedError("over"))
+        assert kept.name == f"run.failed-{number}"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), staging(tmp_path / "deep" / "run") as folder:
+        (folder / "half").write_text("half")
+        raise KeyboardInterrupt
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+def test_left_overs_of_a_killed_run_only(tmp_path: Path) -> None:
+    destination = tmp_path / "run"
+    other = tmp_path / ".run2.partial-1"
+    other.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED_RUN, str(destination)],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout as output:
+        folder = Path(output.readline().strip())
+        assert folder.name == f".run.partial-{process.pid}"
+        assert remove_left_overs(destination) == []
+        assert (folder / "half").exists()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    # A living process by that name, ours, does not protect it.
+    reused = folder.with_name(f".run.partial-{os.getpid()}")
+    folder.rename(reused)
+    with staging(destination):
+        assert not (reused / "half").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [other.name]
+
+
+def test_one_process_writes_a_run_once(tmp_path: Path) -> None:
+    with (
+        staging(tmp_path / "run"),
+        pytest.raises(TestbedError, match="already"),
+        staging(tmp_path / "run"),
+    ):
+        pass
+
+
+def test_the_table_shows_what_failed(tmp_path: Path, plan: Plan, facts: MachineFacts) -> None:
+    good = finished(tmp_path / "good", plan, facts)
+    bad = finished(tmp_path / "bad", plan, facts, sockets=[])
+    console = Console(width=120, record=True, file=(tmp_path / "shown").open("w"))
+    print_summary(console, good)
+    shown = console.export_text()
+    assert "1.88 ± 0.88 MB/s" in shown
+    assert "7 checks hold" in shown
+    print_summary(console, bad)
+    shown = console.export_text()
+    assert "FAILED duration by the machine's clock" in shown
+    assert "observed 0.00 s" in shown
