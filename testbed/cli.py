@@ -3,10 +3,12 @@ Every command is a short function here; what it does is done elsewhere.
 """
 
 import argparse
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -14,8 +16,9 @@ from typing import NoReturn
 from rich.console import Console
 from rich.table import Table
 
-from testbed import results, runner
+from testbed import bench, results, runner
 from testbed.errors import InputError, TestbedError
+from testbed.lab import calibration
 from testbed.plan import Plan, check_output, default_output, make_plan
 from testbed.scenario import SCENARIOS, read_scenario
 from testbed.setup.doctor import print_doctor
@@ -73,6 +76,26 @@ def _scenario(given: argparse.Namespace, messages: Console) -> int:
     return VALID if summary.valid else PREMISE_FAILED
 
 
+def _calibrate(given: argparse.Namespace, messages: Console) -> int:
+    plan = make_plan(given.scenario, "vanilla", seed=given.seed)
+    progress = runner.ProgressBar.on(messages, f"calibrating {plan.scenario}")
+    with progress.bar:
+        rows = runner.calibrate(plan, messages, progress.show)
+    if given.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+        return VALID if all(row.ok for row in rows) else PREMISE_FAILED
+    return VALID if calibration.print_calibration(Console(), rows) else PREMISE_FAILED
+
+
+def _bench(given: argparse.Namespace, messages: Console) -> int:
+    measured = bench.run_bench(given.duration, messages)
+    if given.json:
+        print(json.dumps(asdict(measured), indent=1))
+    else:
+        bench.print_bench(Console(), measured)
+    return VALID
+
+
 def _list(_given: argparse.Namespace, _messages: Console) -> int:
     console = Console()
     table = Table("kind", "name", "what it is", box=None)
@@ -121,6 +144,19 @@ def _parser() -> argparse.ArgumentParser:
     scenario.add_argument("--variant", default="vanilla", help="a name or a .toml file")
     _add_run_options(scenario)
     scenario.set_defaults(command=_scenario)
+
+    calibrate = commands.add_parser(
+        "calibrate", help="measure the links of a scenario", epilog=_STATUS_HELP
+    )
+    calibrate.add_argument("scenario", help="a name (see list) or a .toml file")
+    calibrate.add_argument("--seed", type=int, default=1, help="of the losses")
+    calibrate.add_argument("--json", action="store_true", help="print JSON, not a table")
+    calibrate.set_defaults(command=_calibrate)
+
+    bench_parser = commands.add_parser("bench", help="measure what a run costs this machine")
+    bench_parser.add_argument("--duration", default="60 s", help="of the run that is measured")
+    bench_parser.add_argument("--json", action="store_true", help="print JSON, not tables")
+    bench_parser.set_defaults(command=_bench)
 
     for name, command, what in (
         ("list", _list, "show scenarios, variants and traffic models"),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from testbed import results
 from testbed.errors import TestbedError
+from testbed.lab import calibration
 from testbed.machines.virtual import START_NS, Step, run_in_machine
 from testbed.plan import Plan
 from testbed.setup.builds import Build
@@ -76,7 +78,6 @@ def _carried_out(
     on_step: Callable[[Step], None],
 ) -> results.Summary:
     started = datetime.now(UTC)
-    (staging / "plan.json").write_text(plan.model_dump_json(indent=1))
     cost = run_in_machine(
         ready.kernel.product("linux"),
         experiment_command(plan, staging, tor),
@@ -100,21 +101,47 @@ def _carried_out(
     return summary
 
 
-def experiment_command(plan: Plan, staging: Path, tor: Build) -> list[str]:
-    """The command line that carries out a plan inside a machine."""
+def experiment_command(plan: Plan, directory: Path, tor: Build, *options: str) -> list[str]:
+    """The command line that carries out a plan inside a machine, with the bundled generator.
+
+    The plan is left in the directory for it.
+    """
+    plan_file = directory / "plan.json"
+    plan_file.write_text(plan.model_dump_json(indent=1))
     return [
         *(sys.executable, "-m", "testbed.experiment"),
-        *("--plan", str(staging / "plan.json")),
+        *("--plan", str(plan_file)),
         *("--tor", str(tor.product("tor"))),
-        *("--directory", str(staging)),
+        *("--directory", str(directory)),
         *("--state", str(GUEST_STATE)),
-        *("--", *tgen_command()),
+        *options,
+        *("--", sys.executable, "-m", "testbed.traffic.tgen"),
     ]
 
 
-def tgen_command() -> list[str]:
-    """The bundled traffic generator."""
-    return [sys.executable, "-m", "testbed.traffic.tgen"]
+def calibrate(
+    plan: Plan, messages: Console, on_step: Callable[[Step], None]
+) -> list[calibration.Measured]:
+    """Measure every link of a plan in a machine of its own, without Tor.
+
+    Raises:
+        TestbedError: a link could not be measured.
+    """
+    ready = ensure_ready(messages, [])
+    with TemporaryDirectory(prefix="hydra-calibration-") as name:
+        directory = Path(name)
+        plan_file = directory / "plan.json"
+        plan_file.write_text(plan.model_dump_json())
+        command = [sys.executable, "-m", "testbed.lab.calibration"]
+        run_in_machine(
+            ready.kernel.product("linux"),
+            [*command, "--plan", plan_file, "--directory", directory],
+            directory,
+            memory_mb=memory_mb(plan),
+            environment=guest_environment(),
+            on_step=on_step,
+        )
+        return calibration.read_calibration(directory)
 
 
 def guest_environment() -> dict[str, str]:

@@ -19,6 +19,7 @@ PACKAGES = {
     "iperf3": "competing streams",
     "iproute2": "network namespaces",
     "procps": "sysctl in the lab's nodes",
+    "strace": "the bench's system calls",
     "build-essential": "compiles Tor and the kernel",
     "libevent-dev": "Tor",
     "libssl-dev": "Tor",
@@ -32,7 +33,7 @@ PACKAGES = {
     "ca-certificates": "fetches Python packages",
 }
 
-ELSEWHERE = "use Debian 12 or 13 on x86-64, or the virtual machine of the Vagrantfile: vagrant up"
+ELSEWHERE = "use Debian 12 or 13 on x86-64, in a virtual machine if need be"
 
 
 def check_system() -> None:

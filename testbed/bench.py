@@ -1,0 +1,156 @@
+"""What a run costs: processor time per delivered MB, and the system calls that make it up.
+The same two runs each time: pctls in SharedDropping, once as users run it, once counted.
+"""
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+from testbed.machines.virtual import run_in_machine
+from testbed.plan import Plan, make_plan
+from testbed.results.tables import generator_log
+from testbed.runner import carry_out, experiment_command, guest_environment, memory_mb, tor_need
+from testbed.setup.ready import ensure_ready
+from testbed.traffic.tgen_log import read_heartbeats
+
+SCENARIO, VARIANT = "SharedDropping", "pctls"
+
+COUNTED_DURATION = "12 s"
+"""Long enough for the window in which system calls are counted."""
+
+MOST_KINDS = 8
+WAKE_UP = "epoll_wait"
+"""Tor and the generator wait in this call alone, so that its number is that of their wake-ups."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A bench's figures.
+
+    Attributes:
+        duration_s: virtual seconds measured in the run whose cost this is.
+        cpu_s, wall_s, delivered_mb: of that whole run, boot and bootstrap included.
+        calls_per_mb: system calls per MB delivered to the clients, by program and kind.
+        packets_per_mb: packets that crossed emulated links.
+        wake_ups_per_packet: of all programs together.
+    """
+
+    duration_s: float
+    cpu_s: float
+    wall_s: float
+    delivered_mb: float
+    calls_per_mb: dict[str, dict[str, float]]
+    packets_per_mb: float
+    wake_ups_per_packet: float
+
+    @property
+    def cpu_s_per_mb(self) -> float:
+        """Processor seconds per MB that the clients received."""
+        return self.cpu_s / self.delivered_mb
+
+
+def run_bench(duration: str, messages: Console) -> Bench:
+    """Run the two runs, one after the other.
+
+    Args:
+        duration: of the first, such as "60 s".
+
+    Raises:
+        InputError: the duration is none.
+        TestbedError: a run failed.
+    """
+    plan = make_plan(SCENARIO, VARIANT, duration=duration)
+    with TemporaryDirectory(prefix="hydra-bench-") as name:
+        cost = carry_out(plan, Path(name) / "run", messages, lambda _step: None).cost
+        counted = Path(name) / "counted"
+        counted.mkdir()
+        calls, delivered_mb, packets = _count(
+            make_plan(SCENARIO, VARIANT, duration=COUNTED_DURATION), counted, messages
+        )
+    wake_ups = sum(kinds.get(WAKE_UP, 0) for kinds in calls.values())
+    return Bench(
+        duration_s=plan.duration_s,
+        cpu_s=cost.cpu_s,
+        wall_s=cost.wall_s,
+        delivered_mb=cost.delivered_mb,
+        calls_per_mb={
+            program: {kind: number / delivered_mb for kind, number in kinds.items()}
+            for program, kinds in calls.items()
+        },
+        packets_per_mb=packets / delivered_mb,
+        wake_ups_per_packet=wake_ups / packets,
+    )
+
+
+def print_bench(console: Console, bench: Bench) -> None:
+    """Show the figures as tables."""
+    console.print(
+        f"{VARIANT}, {SCENARIO}, {bench.duration_s:g} s: {bench.cpu_s:.0f} CPU s and"
+        f" {bench.wall_s:.0f} s of wall time for {bench.delivered_mb:.0f} MB:"
+        f" {bench.cpu_s_per_mb:.3f} CPU s/MB",
+        highlight=False,
+    )
+    kinds = _commonest(bench.calls_per_mb)
+    table = Table("program", "all", *kinds, title="system calls per delivered MB")
+    for program, calls in bench.calls_per_mb.items():
+        table.add_row(
+            program,
+            f"{sum(calls.values()):.0f}",
+            *(f"{calls.get(kind, 0):.0f}" for kind in kinds),
+        )
+    console.print(table)
+    console.print(
+        f"{bench.packets_per_mb:.0f} packets on emulated links per delivered MB,"
+        f" {bench.wake_ups_per_packet:.2f} wake-ups per packet",
+        highlight=False,
+    )
+
+
+def _count(
+    plan: Plan, directory: Path, messages: Console
+) -> tuple[dict[str, dict[str, int]], float, int]:
+    """Run once, counted: calls by program and kind, MB delivered and packets in the window."""
+    ready = ensure_ready(messages, [tor_need(plan)])
+    run_in_machine(
+        ready.kernel.product("linux"),
+        experiment_command(plan, directory, ready.tors[tor_need(plan)], "--counting"),
+        directory,
+        memory_mb=memory_mb(plan),
+        environment=guest_environment(),
+        on_step=lambda _step: None,
+    )
+    logs = directory / "logs"
+    window = json.loads((logs / "counting.json").read_text())
+    delivered_bytes = sum(
+        beat.bytes_received
+        for client in plan.paths
+        for beat in read_heartbeats(generator_log(logs, client), client)
+        if window["start_s"] <= beat.time_s < window["end_s"]
+    )
+    return _calls(logs), delivered_bytes / 1e6, int(window["packets"])
+
+
+def _calls(logs: Path) -> dict[str, dict[str, int]]:
+    """System calls by program ("tor guards", "tgen clients" …) and kind."""
+    calls: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for log in sorted(logs.glob("strace-*.log")):
+        program, role = re.fullmatch(r"strace-(\w+)-([a-z]+)\d+\.log", log.name).groups()  # type: ignore[union-attr]
+        for line in log.read_text().splitlines()[2:]:
+            words = line.split()
+            if len(words) >= 5 and words[3].isdigit() and words[-1] != "total":
+                calls[f"{program}, {role}"][words[-1]] += int(words[3])
+    return {program: dict(kinds) for program, kinds in calls.items()}
+
+
+def _commonest(calls: dict[str, dict[str, float]]) -> list[str]:
+    totals: dict[str, float] = defaultdict(float)
+    for kinds in calls.values():
+        for kind, number in kinds.items():
+            totals[kind] += number
+    return sorted(totals, key=lambda kind: -totals[kind])[:MOST_KINDS]
