@@ -1,4 +1,5 @@
 """What a run costs: processor time per delivered MB, and the system calls that make it up.
+
 The same two runs each time: pctls in SharedDropping, once as users run it, once counted.
 """
 

@@ -1,4 +1,5 @@
 """The commands that a user types, and the exit status of each.
+
 Every command is a short function here; what it does is done elsewhere.
 """
 
@@ -19,7 +20,7 @@ from rich.table import Table
 from testbed import bench, results, runner
 from testbed.errors import InputError, TestbedError
 from testbed.lab import calibration
-from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.plan import check_output, default_output, make_plan
 from testbed.scenario import SCENARIOS, read_scenario
 from testbed.setup.doctor import print_doctor
 from testbed.setup.ready import ensure_ready

@@ -1,4 +1,5 @@
 """One run from the first node to the last byte: a plan is carried out and its raw rows recorded.
+
 It runs inside the machine, and only records: files and figures for readers are `results`'s.
 """
 
@@ -85,7 +86,8 @@ def run_experiment(
 
 def _build_circuits(plan: Plan, circuits: Circuits, shared_link: ConnectionTable) -> None:
     """Build the circuits twice: the second ones find the relays' connections as the variant
-    keeps them, and carry the traffic."""
+    keeps them, and carry the traffic.
+    """
     circuits.build("first")
     circuits.close()
     kept = 1 if expected_shared_link(plan).connections == 1 else 0
@@ -186,7 +188,9 @@ async def _measure(
             offset_s = PROBE_INTERVAL_S * number / len(clients)
             socks = network[client].files.probe_socket
             tasks.create_task(
-                probe_steadily(client, socks, str(server.address), start_s + offset_s, end_s, record)
+                probe_steadily(
+                    client, socks, str(server.address), start_s + offset_s, end_s, record
+                )
             )
         tasks.create_task(sample_steadily(tables, start_s, end_s, record))
         tasks.create_task(_tell_progress(network, start_s, end_s, record))
@@ -194,9 +198,7 @@ async def _measure(
             tasks.create_task(count_system_calls(lab, counted, logs))
 
 
-async def _tell_progress(
-    network: TorNetwork, start_s: float, end_s: float, record: Record
-) -> None:
+async def _tell_progress(network: TorNetwork, start_s: float, end_s: float, record: Record) -> None:
     """A step a second; a Tor that ends in the middle of measuring ends the run at once."""
     while (now_s := time.time()) < end_s:
         record.step("measuring", now_s - start_s, end_s - start_s)

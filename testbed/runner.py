@@ -1,4 +1,5 @@
 """A plan from start to finish: builds, machine, results. The one way in which a run comes about.
+
 What happens inside the machine is `experiment`'s, what becomes of it `results`'s.
 """
 
@@ -198,4 +199,3 @@ class ProgressBar:
             completed=step.done_s,
             **fields,
         )
-

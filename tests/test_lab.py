@@ -6,7 +6,6 @@ Rates, delays and losses are measured in test_calibration.
 from pathlib import Path
 
 import pytest
-
 from machine import run_inside
 
 pytestmark = pytest.mark.experiment

@@ -247,7 +247,7 @@ def test_other_systems_are_told_where_it_works(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(TestbedError, match=r"apt-get is missing.*Debian 12 or 13.*vagrant up"):
+    with pytest.raises(TestbedError, match=r"apt-get is missing.*Debian 12 or 13.*virtual machine"):
         packages.check_system()
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(TestbedError, match="aarch64, not x86_64"):

@@ -1,4 +1,5 @@
 """One direction of an emulated link: rate, delay, loss and queue on one interface, by netlink.
+
 Which links there are and what they do is the plan's; nodes and addresses are `lab.network`'s.
 """
 

@@ -1,4 +1,5 @@
 """The running lab: Mininet's nodes and links, addresses and routes, and nothing of Tor.
+
 No node has a default route: what isn't a neighbour on a link or the management network is
 unreachable.
 """
@@ -113,6 +114,7 @@ class Lab:
 
         A thread of its own enters the namespace and ends, so that no other thread ever does.
         """
+
         def entered() -> Made:
             netns.setns(self.namespace(node))
             return make()
@@ -178,9 +180,7 @@ class Lab:
                 prefixlen=MANAGEMENT_PREFIX_LENGTH,
             )
             netlink.link("set", index=index, state="up")
-        settings = SYSCTLS | {
-            "net/ipv4/tcp_congestion_control": self.plan.congestion_control[name]
-        }
+        settings = SYSCTLS | {"net/ipv4/tcp_congestion_control": self.plan.congestion_control[name]}
         self.inside(name, lambda: _write_sysctls(settings))
 
     def _batch_arrivals(self, node: str) -> None:

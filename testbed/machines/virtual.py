@@ -1,4 +1,5 @@
 """The virtual machine: a user-mode Linux kernel in virtual time that carries out one command.
+
 What the command does is not known here; how the kernel is built is `setup.kernel`'s.
 """
 

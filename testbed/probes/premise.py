@@ -1,4 +1,5 @@
 """The premise of a run: what the shared link carries, who runs, which way the streams went.
+
 Each check says what was expected and what was seen; what follows from a failed one is the
 results' to say.
 """
@@ -63,9 +64,7 @@ def expected_shared_link(plan: Plan) -> SharedLink:
     return SharedLink(1, clients, clients)
 
 
-async def seen_shared_link(
-    lab: Lab, network: TorNetwork, table: ConnectionTable
-) -> SharedLink:
+async def seen_shared_link(lab: Lab, network: TorNetwork, table: ConnectionTable) -> SharedLink:
     """Count connections in the kernel, and circuits on each with Tor's own cell statistics.
 
     The statistics are switched on at the relay on the clients' side for a moment only: a relay

@@ -1,4 +1,5 @@
 """Where a running experiment writes down what it sees: one file of JSON lines per kind of row.
+
 Tables and figures come later, from these files; nothing is computed here.
 """
 
@@ -9,7 +10,6 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-
 
 BEAT_INTERVAL_S = 2.0
 

@@ -1,4 +1,5 @@
 """The circuit round trip, probed through the very circuits that carry the load.
+
 Only the probe and its row; the rate of probing is the experiment's.
 """
 

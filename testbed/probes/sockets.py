@@ -1,4 +1,5 @@
 """The kernel's view of the shared link: its TCP connections, sampled at a steady interval.
+
 Which circuit is on which connection is Tor's to say, see `probes.premise`.
 """
 

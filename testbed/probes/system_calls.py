@@ -1,4 +1,5 @@
 """What a run asks of the guest's kernel, for the bench: system calls by program and kind.
+
 It slows the programs that it counts (in processor time, not in virtual time) and stays out of runs
 whose cost is measured.
 """

@@ -1,4 +1,5 @@
 """One circuit per client with the plan's path, and the streams attached to it.
+
 What crosses the circuits is traffic's and the probes'; what they did is recorded here.
 """
 

@@ -1,4 +1,5 @@
 """The torrc of each Tor, from the templates in tor-configs/torrc and the plan.
+
 No value here is a variant's: those come with the plan and stand at the end of the file.
 """
 
@@ -119,5 +120,8 @@ def _variant_lines(plan: Plan, node: Node) -> list[str]:
     elif node.role != "authority":
         sets.append(plan.tor.torrc_relay)
     return [
-        f"{option} {value}" for lines in sets for option, values in lines.items() for value in values
+        f"{option} {value}"
+        for lines in sets
+        for option, values in lines.items()
+        for value in values
     ]

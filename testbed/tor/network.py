@@ -1,4 +1,5 @@
 """The Tors of a lab: started in stages, each stage when a fact says that the last one is done.
+
 What they carry, and over which circuits, is `tor.circuits`'s.
 """
 
@@ -17,6 +18,7 @@ from stem.control import Controller
 from testbed.errors import TestbedError
 from testbed.lab.network import Lab
 from testbed.plan import Node, Plan
+from testbed.topology import RELAY_ROLES
 from testbed.tor.configuration import (
     AUTHORITY_DIR_PORT,
     AUTHORITY_OR_PORT,
@@ -24,7 +26,6 @@ from testbed.tor.configuration import (
     TorFiles,
     torrc,
 )
-from testbed.topology import RELAY_ROLES
 
 POLL_INTERVAL_S = 0.5
 
@@ -204,8 +205,7 @@ def _wait_for_consensus(plan: Plan, network: TorNetwork, authority: Controller) 
     def missing() -> Iterator[str]:
         try:
             listed = {
-                status.fingerprint: set(status.flags)
-                for status in authority.get_network_statuses()
+                status.fingerprint: set(status.flags) for status in authority.get_network_statuses()
             }
         except DescriptorUnavailable:
             yield "a consensus"
