@@ -85,8 +85,9 @@ def run_experiment(
 
 
 def _build_circuits(plan: Plan, circuits: Circuits, shared_link: ConnectionTable) -> None:
-    """Build the circuits twice: the second ones find the relays' connections as the variant
-    keeps them, and carry the traffic.
+    """Build the circuits twice: the second ones carry the traffic.
+
+    They find the relays' connections as the variant keeps them in a network that is in use.
     """
     circuits.build("first")
     circuits.close()

@@ -48,8 +48,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Finishe
     folder = tmp_path_factory.mktemp("runs")
     started = {
         variant: subprocess.Popen(
-            command("scenario", "SharedDropping", "--variant", variant, "--json")
-            + ["--duration", str(DURATION_S), "--out", str(folder / variant)],
+            [
+                *command("scenario", "SharedDropping", "--variant", variant, "--json"),
+                *("--duration", str(DURATION_S), "--out", str(folder / variant)),
+            ],
             cwd=PROJECT,
             env=os.environ | {"PYTHONPATH": str(PROJECT)},
             stdout=subprocess.PIPE,

@@ -32,8 +32,7 @@ async def count_system_calls(lab: Lab, processes: Mapping[str, int], directory: 
     start_s, packets = time.time(), await asyncio.to_thread(_packets, lab)
     tracers = [
         subprocess.Popen(
-            ["strace", "-c", "-f", "-qq", "-o", directory / f"strace-{name}.log"]
-            + ["-p", str(process)],
+            _strace(directory / f"strace-{name}.log", process),
             stdin=subprocess.DEVNULL,
         )
         for name, process in processes.items()
@@ -50,3 +49,7 @@ async def count_system_calls(lab: Lab, processes: Mapping[str, int], directory: 
 
 def _packets(lab: Lab) -> int:
     return sum(lab.counters(direction).sent_packets for direction in lab.directions)
+
+
+def _strace(log: Path, process: int) -> list[str]:
+    return ["strace", "-c", "-f", "-qq", "-o", str(log), "-p", str(process)]

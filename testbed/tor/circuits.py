@@ -5,9 +5,8 @@ What crosses the circuits is traffic's and the probes'; what they did is recorde
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from stem import CircStatus, ControllerError, StreamStatus
 from stem.control import Controller, EventType
@@ -128,7 +127,9 @@ class ClientCircuit:
 class Circuits:
     """The circuits of all clients."""
 
-    def __init__(self, network: TorNetwork, paths: dict[str, Iterable[str]], record: Record):
+    def __init__(
+        self, network: TorNetwork, paths: Mapping[str, Iterable[str]], record: Record
+    ) -> None:
         self._by_client = {
             client: ClientCircuit(
                 network[client], [network.fingerprints[relay] for relay in path], record
@@ -139,7 +140,7 @@ class Circuits:
     def __getitem__(self, client: str) -> ClientCircuit:
         return self._by_client[client]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[ClientCircuit]:
         return iter(self._by_client.values())
 
     def build(self, round_name: str) -> None:

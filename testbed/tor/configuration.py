@@ -44,14 +44,17 @@ class TorFiles:
 
     @property
     def torrc(self) -> Path:
+        """The configuration file."""
         return self.directory / "torrc"
 
     @property
     def data(self) -> Path:
+        """The DataDirectory."""
         return self.directory / "data"
 
     @property
     def control_socket(self) -> Path:
+        """The control port, a UNIX socket."""
         return self.directory / "control"
 
     @property

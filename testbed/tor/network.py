@@ -54,6 +54,7 @@ class RunningTor:
     controller: Controller
 
     def has_ended(self) -> bool:
+        """Whether the process is gone."""
         return self.process.poll() is not None
 
 
@@ -142,24 +143,19 @@ def _make_authority_identity(node: Node, files: TorFiles, binary: Path) -> Autho
     """Give the authority its keys, before any Tor starts, as all of them must know it."""
     keys = files.data / "keys"
     keys.mkdir(mode=0o700)
-    subprocess.run(
-        [binary.with_name("tor-gencert"), "--create-identity-key", "--passphrase-fd", "0"]
-        + ["-m", "12", "-a", f"{node.management_address}:{AUTHORITY_DIR_PORT}"],
-        cwd=keys,
-        input=b"lab\n",
-        check=True,
-        capture_output=True,
-    )
+    generate: list[str | Path] = [
+        *(binary.with_name("tor-gencert"), "--create-identity-key", "--passphrase-fd", "0"),
+        *("-m", "12", "-a", f"{node.management_address}:{AUTHORITY_DIR_PORT}"),
+    ]
+    subprocess.run(generate, cwd=keys, input=b"lab\n", check=True, capture_output=True)
     certificate = (keys / "authority_certificate").read_text()
-    listed = subprocess.run(
-        [binary, "--list-fingerprint", "--quiet", "-f", "/dev/null", "--ignore-missing-torrc"]
-        + ["--DataDirectory", files.data, "--Nickname", node.name, "--SocksPort", "0"]
-        + ["--Address", str(node.management_address), "--ORPort", str(AUTHORITY_OR_PORT)]
-        + ["--DirAuthority", "placeholder 127.0.0.1:1 " + "0" * 40],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    show: list[str | Path] = [
+        *(binary, "--list-fingerprint", "--quiet", "-f", "/dev/null", "--ignore-missing-torrc"),
+        *("--DataDirectory", files.data, "--Nickname", node.name, "--SocksPort", "0"),
+        *("--Address", str(node.management_address), "--ORPort", str(AUTHORITY_OR_PORT)),
+        *("--DirAuthority", "placeholder 127.0.0.1:1 " + "0" * 40),
+    ]
+    listed = subprocess.run(show, check=True, capture_output=True, text=True).stdout
     v3_identity = re.search(r"^fingerprint ([0-9A-F]{40})$", certificate, re.MULTILINE)
     fingerprint = re.search(r"(?:[0-9A-F]{4} ?){10}", listed)
     if not v3_identity or not fingerprint:
@@ -171,7 +167,14 @@ def _started(
     lab: Lab, node: Node, files: TorFiles, identity: AuthorityIdentity, binary: Path
 ) -> RunningTor:
     files.torrc.write_text(torrc(lab.plan, node, files, identity))
-    command = [binary, "--quiet", "-f", files.torrc, "--defaults-torrc", "/dev/null"]
+    command: list[str | Path] = [
+        binary,
+        "--quiet",
+        "-f",
+        files.torrc,
+        "--defaults-torrc",
+        "/dev/null",
+    ]
     process = lab.start(node.name, command, environment=os.environ | {"HOME": str(files.data)})
 
     def missing() -> list[str]:
