@@ -285,7 +285,7 @@ class _LinkUnderTest:
                 rate_packets=rate_packets[number],
                 sent_segments=sent[number],
                 arrived_packets=arrived[number],
-                bundled_segments=_bundled_segments(self._lab, direction),
+                bundled_segments=self._lab.counters(direction).bundled_segments,
             )
             for number, direction in enumerate(self._directions)
         ]
@@ -465,18 +465,6 @@ def _packets_in(lab: Lab, direction: Direction) -> int:
     (index,) = netlink.link_lookup(ifname=direction.receiving_interface)
     (link,) = netlink.get_links(index)
     return int(link.get_attr("IFLA_STATS64")["rx_packets"])
-
-
-def _bundled_segments(lab: Lab, direction: Direction) -> int:
-    """The segments that a direction let pass together with another one, since the lab began.
-
-    netem counts a bundle's segments, HTB's class the times at which it sent: without bundles
-    they are the same.
-    """
-    netlink = lab.netlink(direction.sender)
-    (index,) = netlink.link_lookup(ifname=direction.interface)
-    (htb_class,) = netlink.get_classes(index)
-    return lab.counters(direction).sent_packets - int(htb_class.get_attr("TCA_XSTATS")["lends"])
 
 
 def _let_bundles_pass(lab: Lab, segments: int) -> None:

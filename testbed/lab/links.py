@@ -55,12 +55,17 @@ plugins["netem"] = SimpleNamespace(
 class LinkCounters:
     """What one direction of a link has counted since the lab was built, in packets.
 
-    `dropped_packets` are netem's drops: losses, and packets that found the queue full.
+    Attributes:
+        sent_packets, sent_bytes: what netem let pass; of a bundle it counts the segments.
+        dropped_packets: netem's drops: losses, and packets that found the queue full.
+        bundled_segments: those that passed together with another one: netem's segments less the
+            times at which HTB sent. TCP's segments must cross the link one by one.
     """
 
     sent_packets: int
     sent_bytes: int
     dropped_packets: int
+    bundled_segments: int
 
 
 def shape(
@@ -112,7 +117,8 @@ def shape(
 
 
 def counters(netlink: IPRoute, index: int) -> LinkCounters:
-    """Read netem's counters of an interface that `shape` has set up."""
+    """Read the counters of an interface that `shape` has set up."""
+    (htb_class,) = netlink.get_classes(index)
     for qdisc in netlink.get_qdiscs(index):
         if qdisc["handle"] == NETEM_HANDLE:
             statistics = qdisc.get_attr("TCA_STATS")
@@ -120,5 +126,6 @@ def counters(netlink: IPRoute, index: int) -> LinkCounters:
                 sent_packets=statistics["packets"],
                 sent_bytes=statistics["bytes"],
                 dropped_packets=statistics["drop"],
+                bundled_segments=statistics["packets"] - htb_class.get_attr("TCA_XSTATS")["lends"],
             )
     raise LookupError(f"interface {index} has no netem")

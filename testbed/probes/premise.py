@@ -130,8 +130,7 @@ def checks_after(network: TorNetwork, circuits: Circuits, asked: dict[str, str])
 def record_links(lab: Lab, when: str, record: Record) -> None:
     """Write down what each direction of each link has counted so far.
 
-    The sender's side is netem's count of segments, the receiver's the interface's count of what
-    arrived: fewer arrivals than segments would mean that bundles crossed the link.
+    The sender's side is what its qdiscs counted, the receiver's what its interface counted.
     """
     for direction in lab.directions:
         sent = lab.counters(direction)
@@ -145,6 +144,7 @@ def record_links(lab: Lab, when: str, record: Record) -> None:
                 "sent_packets": sent.sent_packets,
                 "sent_bytes": sent.sent_bytes,
                 "dropped_packets": sent.dropped_packets,
+                "bundled_segments": sent.bundled_segments,
                 "received_packets": received["rx_packets"],
                 "received_bytes": received["rx_bytes"],
             }

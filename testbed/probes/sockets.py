@@ -18,7 +18,7 @@ from pyroute2.netlink.nlsocket import NetlinkSocket
 from testbed.lab.network import Lab
 from testbed.probes.record import Record
 
-SAMPLE_INTERVAL_S = 0.2
+SAMPLE_INTERVAL_S = 0.5
 
 _ESTABLISHED = 1 << 1
 _INET_DIAG_INFO_BIT = 1 << 1

@@ -25,7 +25,7 @@ READING_S = 0.005
 """How far apart the two ends of a direction may be read. Behind netem, packets take no time."""
 
 DURATION_TOLERANCE = 0.01
-SAMPLE_INTERVAL_S = 0.2
+SAMPLE_INTERVAL_S = 0.5
 """As in `probes.sockets`, which needs the machine's own packages to be imported."""
 
 
@@ -45,6 +45,7 @@ class DirectionCounts:
     sent_packets: int
     sent_bytes: int
     dropped_packets: int
+    bundled_segments: int
     received_packets: int
     received_bytes: int
 
@@ -112,8 +113,8 @@ def _loss_check(name: str, loss: float, group: list[DirectionCounts]) -> Check:
 def crossing_check(directions: Iterable[DirectionCounts]) -> Check:
     """Whether packets crossed the links one by one, not in bundles of segments.
 
-    What a sender's netem counts as segments must arrive as so many packets, except for those
-    between the readings of the two ends, and no packet may be larger than a full frame.
+    The sender must have let each segment pass by itself; as many packets must arrive, except for
+    those between the readings of the two ends, and none may be larger than a full frame.
     """
     all_directions = list(directions)
     bundled = [text for direction in all_directions if (text := _bundling(direction))]
@@ -131,6 +132,8 @@ def _bundling(direction: DirectionCounts) -> str | None:
     bytes_a_packet = direction.received_bytes / received if received else 0.0
     if abs(sent - received) > _between_readings_packets(direction):
         return f"{direction.name}: {sent} sent, {received} arrived"
+    if direction.bundled_segments:
+        return f"{direction.name}: {direction.bundled_segments} segments in bundles"
     if bytes_a_packet > FULL_SIZE_PACKET_BYTES:
         return f"{direction.name}: {bytes_a_packet:.0f} bytes a packet"
     return None
@@ -211,6 +214,7 @@ def _directions(plan: Plan, links: polars.DataFrame) -> Iterator[DirectionCounts
                 sent_packets=after["sent_packets"] - before["sent_packets"],
                 sent_bytes=after["sent_bytes"] - before["sent_bytes"],
                 dropped_packets=after["dropped_packets"] - before["dropped_packets"],
+                bundled_segments=after["bundled_segments"] - before["bundled_segments"],
                 received_packets=after["received_packets"] - before["received_packets"],
                 received_bytes=after["received_bytes"] - before["received_bytes"],
             )

@@ -71,6 +71,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "sent_packets": _COUNT,
         "sent_bytes": _COUNT,
         "dropped_packets": _COUNT,
+        "bundled_segments": _COUNT,
         "received_packets": _COUNT,
         "received_bytes": _COUNT,
     },
