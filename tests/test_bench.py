@@ -1,0 +1,26 @@
+"""The bench's reading of strace's tables; the bench itself is run by hand, it takes minutes."""
+
+from pathlib import Path
+
+from testbed.bench import _calls, _commonest
+
+TABLE = """% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 60.00    0.010000           2      3900       100 read
+ 40.00    0.010000           1      6192           epoll_wait
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.020000           1     10092       100 total
+"""
+
+
+def test_calls_are_added_up_by_program_and_role(tmp_path: Path) -> None:
+    for name in ("tor-guard1", "tor-guard2", "tgen-client1"):
+        (tmp_path / f"strace-{name}.log").write_text(TABLE)
+    calls = _calls(tmp_path)
+    assert calls["tor, guard"] == {"read": 7800, "epoll_wait": 12384}
+    assert calls["tgen, client"] == {"read": 3900, "epoll_wait": 6192}
+
+
+def test_the_commonest_kinds_come_first() -> None:
+    calls = {"a": {"read": 1.0, "write": 5.0}, "b": {"read": 7.0, "close": 0.5}}
+    assert _commonest(calls) == ["read", "write", "close"]
