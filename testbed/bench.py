@@ -97,14 +97,11 @@ def print_bench(console: Console, bench: Bench) -> None:
         f" {bench.cpu_s_per_mb:.3f} CPU s/MB",
         highlight=False,
     )
-    kinds = _commonest(bench.calls_per_mb)
-    table = Table("program", "all", *kinds, title="system calls per delivered MB")
-    for program, calls in bench.calls_per_mb.items():
-        table.add_row(
-            program,
-            f"{sum(calls.values()):.0f}",
-            *(f"{calls.get(kind, 0):.0f}" for kind in kinds),
-        )
+    programs = bench.calls_per_mb
+    table = Table("system calls per delivered MB", *programs)
+    for kind in _commonest(programs):
+        table.add_row(kind, *(f"{calls.get(kind, 0):.0f}" for calls in programs.values()))
+    table.add_row("all", *(f"{sum(calls.values()):.0f}" for calls in programs.values()))
     console.print(table)
     console.print(
         f"{bench.packets_per_mb:.0f} packets on emulated links per delivered MB,"
