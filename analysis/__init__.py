@@ -1,0 +1,1 @@
+"""What many runs say together: tables and figures from run directories, and nothing else."""

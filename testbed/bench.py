@@ -16,7 +16,7 @@ from rich.table import Table
 from testbed.machines.virtual import run_in_machine
 from testbed.plan import Plan, make_plan
 from testbed.results.tables import generator_log
-from testbed.runner import carry_out, experiment_command, guest_environment, memory_mb, tor_need
+from testbed.runner import carry_out, experiment_command, guest_environment, memory_mb, plan_need
 from testbed.setup.ready import ensure_ready
 from testbed.traffic.tgen_log import read_heartbeats
 
@@ -114,10 +114,10 @@ def _count(
     plan: Plan, directory: Path, messages: Console
 ) -> tuple[dict[str, dict[str, int]], float, int]:
     """Run once, counted: calls by program and kind, MB delivered and packets in the window."""
-    ready = ensure_ready(messages, [tor_need(plan)])
+    ready = ensure_ready(messages, [plan_need(plan)])
     run_in_machine(
         ready.kernel.product("linux"),
-        experiment_command(plan, directory, ready.tors[tor_need(plan)], "--counting"),
+        experiment_command(plan, directory, ready.tors[plan_need(plan)], "--counting"),
         directory,
         memory_mb=memory_mb(plan),
         environment=guest_environment(),

@@ -1,6 +1,7 @@
 """The commands that a user types, and the exit status of each.
 
-Every command is a short function here; what it does is done elsewhere.
+Every command is a short function here; what it does is done elsewhere, in modules that it imports
+itself: `setup` and `doctor` must not wait for the libraries of the others.
 """
 
 import argparse
@@ -17,15 +18,10 @@ from typing import NoReturn
 from rich.console import Console
 from rich.table import Table
 
-from testbed import bench, results, runner
 from testbed.errors import InputError, TestbedError
-from testbed.lab import calibration
-from testbed.plan import check_output, default_output, make_plan
-from testbed.scenario import SCENARIOS, read_scenario
 from testbed.setup.doctor import print_doctor
-from testbed.setup.ready import ensure_ready
+from testbed.setup.ready import ensure_ready, tor_need
 from testbed.toml_file import PROJECT, names_in
-from testbed.traffic.models import MODELS
 from testbed.variant import TOR_CONFIGS, read_variant
 
 VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
@@ -35,13 +31,17 @@ INTERRUPTED = 130
 SETUP_VARIANTS = ("vanilla", "pctls")
 """The variants that `setup` builds ahead of their first run."""
 
+_INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 _STATUS_HELP = "exit status: 0 valid, 1 failed, 2 bad input, 3 the run's premise failed"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Carry out one command; its exit status."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    for number in _INTERRUPTING:
+        # What is ignored stays so: the hang-up under nohup, Ctrl-C in a shell's background.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     given = _parser().parse_args(arguments)
     messages = Console(stderr=True)
     try:
@@ -56,6 +56,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _scenario(given: argparse.Namespace, messages: Console) -> int:
+    from testbed import results, runner
+    from testbed.plan import check_output, default_output, make_plan
+
     plan = make_plan(
         given.scenario,
         given.variant,
@@ -78,6 +81,10 @@ def _scenario(given: argparse.Namespace, messages: Console) -> int:
 
 
 def _calibrate(given: argparse.Namespace, messages: Console) -> int:
+    from testbed import runner
+    from testbed.lab import calibration
+    from testbed.plan import make_plan
+
     plan = make_plan(given.scenario, "vanilla", seed=given.seed)
     progress = runner.ProgressBar.on(messages, f"calibrating {plan.scenario}")
     with progress.bar:
@@ -89,6 +96,8 @@ def _calibrate(given: argparse.Namespace, messages: Console) -> int:
 
 
 def _bench(given: argparse.Namespace, messages: Console) -> int:
+    from testbed import bench
+
     measured = bench.run_bench(given.duration, messages)
     if given.json:
         print(json.dumps(asdict(measured), indent=1))
@@ -98,6 +107,9 @@ def _bench(given: argparse.Namespace, messages: Console) -> int:
 
 
 def _list(_given: argparse.Namespace, _messages: Console) -> int:
+    from testbed.scenario import SCENARIOS, read_scenario
+    from testbed.traffic.models import MODELS
+
     console = Console()
     table = Table("kind", "name", "what it is", box=None)
     for name in names_in(SCENARIOS):
@@ -111,8 +123,8 @@ def _list(_given: argparse.Namespace, _messages: Console) -> int:
 
 
 def _setup(_given: argparse.Namespace, messages: Console) -> int:
-    plans = [make_plan("NoDropping", variant) for variant in SETUP_VARIANTS]
-    ensure_ready(messages, [runner.tor_need(plan) for plan in plans])
+    variants = [read_variant(name) for name in SETUP_VARIANTS]
+    ensure_ready(messages, [tor_need(one.source, one.patches) for one in variants])
     return VALID
 
 
@@ -127,7 +139,7 @@ def _test(given: argparse.Namespace, messages: Console) -> int:
     for check in [] if given.arguments else checks:
         if status := _run_tool(check):
             return status
-    return _run_tool(["pytest", *given.arguments])
+    return _run_tool(["pytest", "-n", "auto", "--dist", "loadfile", *given.arguments])
 
 
 def _run_tool(words: Sequence[str]) -> int:
@@ -191,7 +203,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """End on SIGTERM and SIGHUP as on Ctrl-C: everything that was started is ended."""
+    """End on SIGTERM and SIGHUP as on Ctrl-C: everything that was started is ended.
+
+    Once: an impatient second signal would leave the tidying half-done.
+    """
+    for number in _INTERRUPTING:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
@@ -21,10 +20,10 @@ from testbed.errors import TestbedError
 from testbed.lab import calibration
 from testbed.machines.virtual import START_NS, Step, run_in_machine
 from testbed.plan import Plan
+from testbed.setup import cache
 from testbed.setup.builds import Build
 from testbed.setup.environment import variables
-from testbed.setup.ready import Ready, TorNeed, ensure_ready
-from testbed.setup.tor import DEBIAN, TorSource
+from testbed.setup.ready import Ready, TorNeed, ensure_ready, tor_need
 from testbed.toml_file import PROJECT
 
 BASE_MEMORY_MB = 256
@@ -35,10 +34,9 @@ GUEST_STATE = Path("/run/lab")
 """Where the guest keeps keys, data and sockets: gone with the machine."""
 
 
-def tor_need(plan: Plan) -> TorNeed:
+def plan_need(plan: Plan) -> TorNeed:
     """The Tor that a plan runs."""
-    source = TorSource(Path(plan.tor.source)) if plan.tor.source else DEBIAN
-    return TorNeed(source, tuple(patch.file() for patch in plan.tor.patches))
+    return tor_need(plan.tor.source, (patch.file() for patch in plan.tor.patches))
 
 
 def memory_mb(plan: Plan) -> int:
@@ -60,8 +58,8 @@ def carry_out(
             message says where.
     """
     destination = destination.absolute()  # inside the machine the working directory is another
-    ready = ensure_ready(messages, [tor_need(plan)])
-    tor = ready.tors[tor_need(plan)]
+    ready = ensure_ready(messages, [plan_need(plan)])
+    tor = ready.tors[plan_need(plan)]
     with results.staging(destination) as staging:
         try:
             return _carried_out(plan, destination, staging, ready, tor, on_step)
@@ -129,8 +127,8 @@ def calibrate(
         TestbedError: a link could not be measured.
     """
     ready = ensure_ready(messages, [])
-    with TemporaryDirectory(prefix="hydra-calibration-") as name:
-        directory = Path(name)
+    # Like a run's, so that what a kill -9 leaves is removed by the next call.
+    with results.staging(cache.subfolder("runs") / "calibration") as directory:
         plan_file = directory / "plan.json"
         plan_file.write_text(plan.model_dump_json())
         command = [sys.executable, "-m", "testbed.lab.calibration"]

@@ -19,7 +19,9 @@ from testbed.toml_file import PROJECT
 
 pytestmark = pytest.mark.experiment
 
-DURATION_S = 20
+DURATION_S = {"vanilla": 45, "pctls": 20}
+"""A transfer over vanilla's one lossy connection takes some 20 s."""
+
 TIMEOUT_S = 600
 
 
@@ -50,7 +52,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Finishe
         variant: subprocess.Popen(
             [
                 *command("scenario", "SharedDropping", "--variant", variant, "--json"),
-                *("--duration", str(DURATION_S), "--out", str(folder / variant)),
+                *("--duration", str(DURATION_S[variant]), "--out", str(folder / variant)),
             ],
             cwd=PROJECT,
             env=os.environ | {"PYTHONPATH": str(PROJECT)},
@@ -110,7 +112,7 @@ def test_all_circuits_are_extended_at_the_same_instant(
 @pytest.mark.parametrize("variant", ["vanilla", "pctls"])
 def test_the_round_trip_contains_the_links_delay(runs: dict[str, Finished], variant: str) -> None:
     round_trips = runs[variant].table("round_trips")["round_trip_ms"].drop_nulls()
-    assert len(round_trips) >= 8 * (DURATION_S - 2)
+    assert len(round_trips) >= 8 * (DURATION_S[variant] - 2)
     assert float(round_trips.min()) >= 50.0  # type: ignore[arg-type]
     assert float(round_trips.median()) < 1000.0  # type: ignore[arg-type]
 

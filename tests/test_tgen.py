@@ -22,6 +22,7 @@ from typing import Any
 
 import networkx
 import pytest
+from machine import run_inside
 
 from testbed.errors import InputError, TestbedError
 from testbed.traffic.models import write_client, write_server
@@ -370,6 +371,7 @@ def test_random_credentials_for_each_stream(tmp_path: Path) -> None:
     assert {transfer.error for transfer in read_transfers(log, "c1")} == {"PROXY AUTH"}
 
 
+@pytest.mark.skipif("HYDRA_VIRTUAL" not in os.environ, reason="exact in virtual time only")
 def test_paced_stream_keeps_its_rate(tmp_path: Path) -> None:
     """Two seconds' worth of the video model's packets take two seconds."""
     port = free_port()
@@ -383,6 +385,19 @@ def test_paced_stream_keeps_its_rate(tmp_path: Path) -> None:
     assert transfer.ok and transfer.first_byte_s is not None and transfer.last_byte_s is not None
     # The last burst has no delay after it.
     assert transfer.last_byte_s - transfer.first_byte_s == pytest.approx(2.0, abs=0.04)
+
+
+@pytest.mark.experiment
+def test_paced_stream_keeps_its_rate_in_virtual_time(tmp_path: Path) -> None:
+    """The test above, in the machine: no load on this one can slow its clock."""
+    test = f"{Path(__file__)}::test_paced_stream_keeps_its_rate"
+    output = run_inside(
+        "import os, pytest, sys\n"
+        "os.environ['HYDRA_VIRTUAL'] = '1'\n"
+        f"sys.exit(pytest.main(['-p', 'no:cacheprovider', '--basetemp=/run/tests', {test!r}]))\n",
+        tmp_path / "machine",
+    )
+    assert "1 passed" in output
 
 
 def test_a_model_that_ends_ends_the_stream(tmp_path: Path) -> None:

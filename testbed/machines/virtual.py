@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,9 +106,9 @@ def run_in_machine(
             cpu_s = watch.until_end()
         finally:
             _end(machine)
+            shutil.rmtree(staging / ".uml", ignore_errors=True)
         wall_s = time.monotonic() - start_s
-        shutil.rmtree(staging / ".uml", ignore_errors=True)
-    _check_end(staging, console)
+    _check_end(staging, console, machine.returncode)
     return Cost(watch.last.time_s - START_NS / 1e9, wall_s, cpu_s)
 
 
@@ -180,12 +181,12 @@ class _Watch:
     def until_end(self) -> float:
         """Wait for the machine's end; the processor seconds that it and its guests took."""
         while True:
-            pid, _, usage = os.wait4(self._machine.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(self._machine.pid, os.WNOHANG)
             self._follow()
             if pid:
-                self._machine.returncode = 0
+                self._machine.returncode = os.waitstatus_to_exitcode(status)
                 return usage.ru_utime + usage.ru_stime
-            self._check_fatal()
+            _check_fatal(self._console)
             self._check_clock()
             time.sleep(POLL_INTERVAL_S)
 
@@ -204,12 +205,6 @@ class _Watch:
             self._cpu_at_advance_s = self._cpu_s()
             self._on_step(self.last)
 
-    def _check_fatal(self) -> None:
-        text = self._console.read_text(errors="replace")
-        for sign, meaning in _FATAL.items():
-            if sign in text:
-                raise TestbedError(f"{meaning}\n{_tail(self._console)}")
-
     def _check_clock(self) -> None:
         still_s = time.monotonic() - self._advanced_at_s
         if still_s < STALL_WALL_S:
@@ -217,15 +212,17 @@ class _Watch:
         at_s = self.last.time_s - START_NS / 1e9
         busy_s = self._cpu_s() - self._cpu_at_advance_s
         if busy_s > STALL_CPU_S:
-            raise TestbedError(
+            raise _failure(
                 f"the guest's clock has stood still at {at_s:.1f} s for {still_s:.0f} s while its"
                 " kernel was busy: a guest process has met the host's vm.max_map_count, or a"
-                f" program polls without sleeping (see ./run.py doctor)\n{_tail(self._console)}"
+                " program polls without sleeping (see ./run.py doctor)",
+                self._console,
             )
         if still_s > HANG_WALL_S:
-            raise TestbedError(
+            raise _failure(
                 f"the guest hangs: its clock has stood still at {at_s:.1f} s for {still_s:.0f} s"
-                f" and it did nothing\n{_tail(self._console)}"
+                " and it did nothing",
+                self._console,
             )
 
     def _cpu_s(self) -> float:
@@ -239,19 +236,29 @@ class _Watch:
         return total_s
 
 
-def _check_end(staging: Path, console: Path) -> None:
+def _check_fatal(console: Path) -> None:
+    text = console.read_text(errors="replace")
+    for sign, meaning in _FATAL.items():
+        if sign in text:
+            raise _failure(meaning, console)
+
+
+def _check_end(staging: Path, console: Path, exit_code: int) -> None:
+    """Raise unless the command ended well; the exit code is the kernel's, as Popen gives it."""
+    _check_fatal(console)
     status = staging / "status"
     if not status.exists():
-        text = console.read_text(errors="replace")
-        meaning = next((said for sign, said in _FATAL.items() if sign in text), "the guest died")
-        raise TestbedError(f"{meaning}\n{_tail(console)}")
+        how = (
+            f"was killed by {signal.Signals(-exit_code).name}"
+            if exit_code < 0
+            else f"ended with status {exit_code} before its command had"
+        )
+        raise _failure(f"the guest's kernel {how}", console)
     if status.read_text().strip() != "0":
         error = staging / "error.txt"
-        raise TestbedError(
-            error.read_text().strip()
-            if error.exists()
-            else f"the experiment ended with status {status.read_text().strip()}\n{_tail(console)}"
-        )
+        if error.exists():
+            raise TestbedError(error.read_text().strip())
+        raise _failure(f"the experiment ended with status {status.read_text().strip()}", console)
 
 
 def _end(machine: subprocess.Popen[bytes]) -> None:
@@ -276,6 +283,8 @@ def _free_core() -> Iterator[int]:
     yield cores[os.getpid() % len(cores)]
 
 
-def _tail(log: Path) -> str:
+def _failure(meaning: str, log: Path) -> TestbedError:
+    """An error with the log's tail below it."""
     lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-    return "\n".join(f"  {line}" for line in lines)
+    told = lines or ["(the guest's console stayed empty)"]
+    return TestbedError("\n  ".join([meaning, *told]))

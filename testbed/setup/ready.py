@@ -22,6 +22,12 @@ class TorNeed:
     patches: tuple[Path, ...] = ()
 
 
+def tor_need(tree: str | Path | None, patches: Iterable[Path]) -> TorNeed:
+    """The Tor of a source tree of the user's own, or of Debian's source, with some patches."""
+    source = tor.TorSource(Path(tree)) if tree else tor.DEBIAN
+    return TorNeed(source, tuple(patches))
+
+
 @dataclass(frozen=True)
 class Ready:
     """What runs need: the kernel's build, and Tor's build for each need."""

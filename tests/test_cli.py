@@ -1,0 +1,351 @@
+"""The commands as a user types them: exit status, one clear line for bad input, what is printed.
+
+No machine runs: where a run is needed, what it records is made here. Real ones are elsewhere.
+"""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_results import SCENARIO, raw_rows, write_record
+
+from testbed import cli, runner
+from testbed.errors import TestbedError
+from testbed.machines.virtual import Cost
+from testbed.plan import Plan
+from testbed.results import directory
+from testbed.scenario import SCENARIOS
+from testbed.setup.builds import Build
+from testbed.setup.ready import Ready, TorNeed
+from testbed.toml_file import names_in
+from testbed.traffic.models import MODELS
+from testbed.variant import TOR_CONFIGS
+
+VARIANT = """
+title = "Mine"
+extends = "vanilla"
+patches = ["faster.patch"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    """The command line sets its own; pytest needs its own back."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a scenario and a variant of the user's own in it."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "Mine.toml").write_text(SCENARIO, encoding="utf-8")
+    (folder / "mine-variant.toml").write_text(VARIANT, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def status_of(arguments: Sequence[str]) -> int:
+    """The exit status that the process would have."""
+    try:
+        return cli.main(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def scenario_with(right: str, wrong: str) -> None:
+    assert right in SCENARIO
+    Path("Mine.toml").write_text(SCENARIO.replace(right, wrong, 1), encoding="utf-8")
+
+
+# Bad input: one line on stderr, status 2, nothing started, nothing left.
+
+
+def refused(
+    arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """The one line with which a command is refused."""
+
+    def never(*_arguments: object) -> None:
+        pytest.fail("the set-up was started for bad input")
+
+    monkeypatch.setattr(runner, "ensure_ready", never)
+    before = sorted(Path.cwd().rglob("*"))
+    assert status_of(arguments) == cli.BAD_INPUT
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("run.py")
+    assert sorted(Path.cwd().rglob("*")) == before
+    return printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        ("scenario SharedDroping", 'did you mean "SharedDropping"?'),
+        ("scenario One.toml", "there is no scenario file"),
+        ("scenario NoDropping --variant pctl", 'did you mean "pctls"?'),
+        ("scenario NoDropping --variant mine-variant.toml", 'no patch "faster.patch"'),
+        ("scenario NoDropping --traffic bulky", 'did you mean "bulk"?'),
+        ("scenario NoDropping --duration 0.1", "--duration 0.1 s is too short for one transfer"),
+        ("scenario NoDropping --duration 90m", '--duration "90m"'),
+        ("scenario NoDropping --duration=-5", "is negative"),
+        ("scenario NoDropping --seed one", "argument --seed: invalid int value: 'one'"),
+        ("scenario NoDropping --seed=-1", "--seed -1 is no whole number from 0"),
+        ("scenario NoDropping --machine cloud", "argument --machine: invalid choice: 'cloud'"),
+        ("scenario NoDropping --sede 3", "unrecognized arguments: --sede 3"),
+        ("scenario NoDropping --out Mine.toml", "the output Mine.toml exists"),
+        ("scenario NoDropping --out Mine.toml/run", "Mine.toml is not a directory"),
+        ("scenario", "the following arguments are required: scenario"),
+        ("calibrate SharedDroping", 'did you mean "SharedDropping"?'),
+        ("bench --duration soon", '--duration "soon"'),
+        ("scenery NoDropping", "invalid choice: 'scenery'"),
+        ("", "the following arguments are required: COMMAND"),
+    ],
+)
+def test_bad_words_on_the_command_line(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    advice: str,
+) -> None:
+    assert advice in refused(arguments.split(), monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "advice"),
+    [
+        ("topology =", "topolgy =", 'unknown key topolgy: did you mean "topology"?'),
+        ("delay =", "dealy =", 'did you mean "delay"?'),
+        ("100 Mbit/s", "100 ms", 'links.default.rate = "100 ms" is a time, not a rate'),
+        ("100 Mbit/s", "-100 Mbit/s", 'links.default.rate = "-100 Mbit/s" is negative'),
+        ("0.1 %", "100 %", 'links.middle-exit.loss = "100 %" loses every packet'),
+        ("middle-exit", "guard-exit", "two_clients has no link between guard and exit"),
+        ("middle-exit", "middel-exit", 'did you mean "middle-exit"?'),
+        ('"10 s"', '"0.2 s"', "duration 0.2 s is too short for one transfer"),
+        ('"bulk"', '"bulky"', 'did you mean "bulk"?'),
+        ('"two_clients"', '"two_client"', 'did you mean "two_clients"?'),
+    ],
+)
+def test_bad_keys_in_a_scenario(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    right: str,
+    wrong: str,
+    advice: str,
+) -> None:
+    scenario_with(right, wrong)
+    line = refused(["scenario", "./Mine.toml"], monkeypatch, capsys)
+    assert advice in line
+    assert "Mine.toml: " in line
+
+
+def test_an_output_directory_that_exists(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "results" / "Mine" / "vanilla" / "seed-1").mkdir(parents=True)
+    line = refused(["scenario", "./Mine.toml"], monkeypatch, capsys)
+    assert "the output results/Mine/vanilla/seed-1 exists: give another --out" in line
+
+
+# What a run's end is to the user.
+
+
+def with_machine(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, machine: "type[FakeMachine]"
+) -> None:
+    """Put a machine and builds in place of the real ones."""
+    build = folder.parent / "build"
+    build.mkdir()
+    (build / "build.json").write_text('{"name": "tor", "version": "0.4.9.11"}')
+    for product in ("linux", "tor"):
+        (build / product).touch()
+
+    def ready(_messages: object, needs: Sequence[TorNeed]) -> Ready:
+        return Ready(kernel=Build(build), tors=dict.fromkeys(needs, Build(build)))
+
+    monkeypatch.setattr(runner, "ensure_ready", ready)
+    monkeypatch.setattr(runner, "run_in_machine", machine.run)
+
+
+class FakeMachine:
+    """Leaves the record of a run of the two clients, as the experiment would."""
+
+    changed: dict[str, list[dict[str, Any]]] = {}  # noqa: RUF012 - never written to
+
+    @classmethod
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+        plan = Plan.model_validate_json((staging / "plan.json").read_text())
+        write_record(staging, raw_rows(plan) | cls.changed)
+        return Cost(virtual_s=40.0, wall_s=8.0, cpu_s=7.5)
+
+
+class StoppedClock(FakeMachine):
+    """One whose run covers nothing of its duration: a premise that fails."""
+
+    changed = {"sockets": []}  # noqa: RUF012
+
+
+class Panicking(FakeMachine):
+    """One whose kernel panics half-way."""
+
+    @classmethod
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+        (staging / "logs").mkdir()
+        (staging / "logs" / "kernel.log").write_text("Kernel panic")
+        raise TestbedError("the guest's kernel panicked\n  Kernel panic")
+
+
+class Interrupted(FakeMachine):
+    """One during which the process is asked to end."""
+
+    signal = signal.SIGTERM
+
+    @classmethod
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+        (staging / "half").touch()
+        os.kill(os.getpid(), cls.signal)
+        raise AssertionError("the signal did nothing")
+
+
+RUN = ("scenario", "./Mine.toml", "--seed", "3", "--out", "run")
+
+
+def test_a_valid_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, folder, FakeMachine)
+    assert status_of(RUN) == cli.VALID == 0
+    printed = capsys.readouterr()
+    assert "1.88" in printed.out
+    assert printed.err == "results in run\n"
+    assert json.loads((folder / "run" / "summary.json").read_text())["valid"] is True
+
+
+def test_a_run_whose_premise_failed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, folder, StoppedClock)
+    assert status_of(RUN) == cli.PREMISE_FAILED == 3
+    assert "FAILED" in capsys.readouterr().out
+    assert json.loads((folder / "run" / "summary.json").read_text())["valid"] is False
+
+
+@pytest.mark.parametrize("machine", [FakeMachine, StoppedClock])
+def test_json_alone_on_standard_output(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    machine: type[FakeMachine],
+) -> None:
+    with_machine(monkeypatch, folder, machine)
+    status = status_of([*RUN, "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((folder / "run" / "summary.json").read_text())
+    assert (status == cli.VALID) is printed["valid"]
+
+
+def test_results_go_to_their_place_without_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, folder, FakeMachine)
+    assert status_of(RUN[:-2]) == cli.VALID
+    assert (folder / "results" / "Mine" / "vanilla" / "seed-3" / "summary.json").exists()
+
+
+def test_a_failed_run_keeps_its_evidence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, folder, Panicking)
+    before = set(folder.iterdir())
+    assert status_of([*RUN, "--json"]) == cli.FAILED == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("run.py: the guest's kernel panicked\n")
+    assert f"what the run left is in {folder / 'run.failed-1'}" in printed.err
+    assert set(folder.iterdir()) - before == {folder / "run.failed-1"}
+    assert (folder / "run.failed-1" / "logs" / "kernel.log").read_text() == "Kernel panic"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_leaves_nothing(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+) -> None:
+    signal.signal(number, signal.SIG_DFL)  # pytest may have been started with it ignored
+    monkeypatch.setattr(Interrupted, "signal", number)
+    with_machine(monkeypatch, folder, Interrupted)
+    before = set(folder.iterdir())
+    assert status_of(RUN) == cli.INTERRUPTED == 130
+    assert capsys.readouterr().err == "run.py: interrupted; nothing half-done was left\n"
+    assert set(folder.iterdir()) == before
+
+
+def test_a_second_interruption_does_not_disturb_the_tidying(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def impatient(path: Path, ignore_errors: bool) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        shutil.rmtree(path, ignore_errors=ignore_errors)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with_machine(monkeypatch, folder, Interrupted)
+    before = set(folder.iterdir())
+    with monkeypatch.context() as patched:
+        patched.setattr(directory, "shutil", type("Shutil", (), {"rmtree": impatient}))
+        assert status_of(RUN) == cli.INTERRUPTED
+    assert set(folder.iterdir()) == before
+
+
+def test_what_is_ignored_stays_ignored(folder: Path) -> None:
+    """Such as the hang-up of the terminal under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    status_of(["list"])
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+# What the commands show.
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("scenario",), ("calibrate",), ("bench",), ("list",), ("test",)]
+)
+def test_help(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    assert status_of([*arguments, "--help"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith(" ".join(["usage: run.py", *arguments]))
+    assert printed.err == ""
+
+
+def test_help_names_every_command_and_status(capsys: pytest.CaptureFixture[str]) -> None:
+    status_of(["--help"])
+    words = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert words >= {"scenario", "calibrate", "bench", "list", "setup", "doctor", "test"}
+    status_of(["scenario", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "0 valid, 1 failed, 2 bad input, 3 the run's premise failed" in shown
+
+
+def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["list"]) == 0
+    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    for kind, names in (
+        ("scenario", names_in(SCENARIOS)),
+        ("variant", names_in(TOR_CONFIGS)),
+        ("traffic", list(MODELS)),
+    ):
+        assert [row[1] for row in rows if row[:1] == [kind]] == names

@@ -1,0 +1,107 @@
+"""What the documents show: files that can be planned, commands that exist, links that lead on.
+
+Whether their figures are right is said by the command beside each.
+"""
+
+import re
+import shlex
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+
+import pytest
+
+from testbed import cli
+from testbed.plan import make_plan
+from testbed.toml_file import PROJECT
+
+DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md")])
+EXAMPLES = PROJECT / "docs" / "examples"
+LOOP_VARIABLES = {"scenario": "NoDropping", "variant": "vanilla", "seed": "1"}
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FIRST_COMMENT = re.compile(r"# (\S+\.toml)\n")
+_LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
+
+
+def blocks(document: Path, language: str) -> Iterator[str]:
+    for found, text in _BLOCK.findall(document.read_text(encoding="utf-8")):
+        if found == language:
+            yield text
+
+
+def toml_blocks() -> list[tuple[str, str]]:
+    """The file's name, which its first line says, and the text of each."""
+    found = []
+    for document in DOCUMENTS:
+        for text in blocks(document, "toml"):
+            name = _FIRST_COMMENT.match(text)
+            assert name, f"{document.name}: a TOML block without its file's name: {text}"
+            found.append((name[1], text))
+    return found
+
+
+def commands() -> list[str]:
+    """Every `./run.py …` of the documents' shell blocks that is whole in one line."""
+    lines = {
+        line.removeprefix("sudo ").strip()
+        for document in DOCUMENTS
+        for text in blocks(document, "sh")
+        for line in text.splitlines()
+    }
+    return sorted(line for line in lines if line.startswith("./run.py"))
+
+
+def test_there_is_something_to_test() -> None:
+    assert {name for name, _ in toml_blocks()} >= {"ThinLink.toml", "no-delay.toml"}
+    assert "./run.py scenario SharedDropping --variant pctls" in commands()
+
+
+@pytest.mark.parametrize(("name", "text"), toml_blocks(), ids=lambda value: value[:20])
+def test_shown_files_can_be_planned(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    for patch in tomllib.loads(text).get("patches", []):
+        shutil.copy(EXAMPLES / patch, tmp_path)
+    if "topology" in tomllib.loads(text):
+        assert make_plan(str(file), "vanilla").scenario == file.stem
+    else:
+        assert make_plan("NoDropping", str(file)).variant == file.stem
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.name)
+def test_example_files_are_as_shown(file: Path) -> None:
+    shown = [tomllib.loads(text) for name, text in toml_blocks() if name == file.name]
+    assert tomllib.loads(file.read_text(encoding="utf-8")) in shown
+
+
+@pytest.mark.parametrize("line", commands())
+def test_shown_commands_are_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    for name, text in toml_blocks():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "docs").symlink_to(PROJECT / "docs")
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(Template(line).substitute(LOOP_VARIABLES), comments=True)
+    given = cli._parser().parse_args(words[1:])
+    if given.command is cli._scenario:
+        plan = make_plan(
+            given.scenario, given.variant, duration=given.duration, traffic=given.traffic
+        )
+        assert plan.duration_s > 0
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target, heading in _LINK.findall(document.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        file = (document.parent / target) if target else document
+        assert file.exists(), f"{document.name}: {target}"
+        if heading:
+            text = file.read_text(encoding="utf-8")
+            titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+            assert heading in [title.lower().replace(" ", "-") for title in titles]
