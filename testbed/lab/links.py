@@ -118,14 +118,16 @@ def shape(
 
 def counters(netlink: IPRoute, index: int) -> LinkCounters:
     """Read the counters of an interface that `shape` has set up."""
-    (htb_class,) = netlink.get_classes(index)
     for qdisc in netlink.get_qdiscs(index):
         if qdisc["handle"] == NETEM_HANDLE:
             statistics = qdisc.get_attr("TCA_STATS")
+            # Read after netem's, HTB's count may be ahead by a packet under way, never behind.
+            (htb_class,) = netlink.get_classes(index)
+            bundled_segments = statistics["packets"] - htb_class.get_attr("TCA_XSTATS")["lends"]
             return LinkCounters(
                 sent_packets=statistics["packets"],
                 sent_bytes=statistics["bytes"],
                 dropped_packets=statistics["drop"],
-                bundled_segments=statistics["packets"] - htb_class.get_attr("TCA_XSTATS")["lends"],
+                bundled_segments=max(0, bundled_segments),
             )
     raise LookupError(f"interface {index} has no netem")
