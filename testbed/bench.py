@@ -4,19 +4,22 @@ The same two runs each time: pctls in SharedDropping, once as users run it, once
 """
 
 import json
+import os
 import re
+import shutil
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
 
+from testbed import results
 from testbed.machines.virtual import run_in_machine
 from testbed.plan import Plan, make_plan
 from testbed.results.tables import generator_log
 from testbed.runner import carry_out, experiment_command, guest_environment, memory_mb, plan_need
+from testbed.setup import cache
 from testbed.setup.ready import ensure_ready
 from testbed.traffic.tgen_log import read_heartbeats
 
@@ -67,10 +70,11 @@ def run_bench(duration: str, messages: Console) -> Bench:
         TestbedError: a run failed.
     """
     plan = make_plan(SCENARIO, VARIANT, duration=duration)
-    with TemporaryDirectory(prefix="hydra-bench-") as name:
-        cost = carry_out(plan, Path(name) / "run", messages, lambda _step: None).cost
-        counted = Path(name) / "counted"
-        counted.mkdir()
+    runs = cache.subfolder("runs")
+    run = runs / f"bench-{os.getpid()}"  # if it fails, its evidence stays beside it
+    cost = carry_out(plan, run, messages, lambda _step: None).cost
+    shutil.rmtree(run)
+    with results.staging(runs / "bench-counted") as counted:
         calls, delivered_mb, packets = _count(
             make_plan(SCENARIO, VARIANT, duration=COUNTED_DURATION), counted, messages
         )
