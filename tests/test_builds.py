@@ -213,6 +213,8 @@ def test_interrupt_ends_the_programs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
         f"import sys; sys.path.insert(0, {str(PROJECT)!r})\n"
+        # A shell's background job ignores Ctrl-C, and so would its children.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from pathlib import Path\n"
         "from testbed.setup.steps import run_logged\n"
         f"run_logged(['sh', '-c', 'echo $$; sleep 300 & echo $!; wait'], Path({str(log)!r}))\n"

@@ -129,9 +129,9 @@ def test_every_transfer_is_whole(runs: dict[str, Finished], variant: str) -> Non
     run = runs[variant]
     transfers = run.table("transfers")
     assert run.summary["transfers"] == {"completed": len(transfers), "failed": 0}
-    assert set(transfers["bytes_received"]) == {5_000_000}
+    assert set(transfers["received_bytes"]) == {5_000_000}
     assert transfers["client"].n_unique() == 8
-    assert (transfers["first_byte_s"] <= transfers["last_byte_s"]).all()
+    assert (transfers["time_to_first_byte_s"] <= transfers["time_to_last_byte_s"]).all()
 
 
 def test_a_run_directory_is_complete(runs: dict[str, Finished]) -> None:
