@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
 from testbed import results
@@ -156,10 +164,8 @@ class _Clock(ProgressColumn):
         if not task.total:
             return Text("")
         text = f"{task.completed:.0f}/{task.total:.0f} virtual s"
-        if task.completed >= 1 and "measuring_since_s" in task.fields:
-            spent_s = time.monotonic() - task.fields["measuring_since_s"]
-            left_s = spent_s / task.completed * (task.total - task.completed)
-            text += f", about {left_s / 60:.0f} min {left_s % 60:02.0f} s left"
+        if (left_s := task.fields.get("left_s")) is not None:
+            text += f", about {left_s // 60:.0f} min {left_s % 60:02.0f} s left"
         return Text(text)
 
 
@@ -168,7 +174,7 @@ class ProgressBar:
     """One run's progress on a terminal; nothing where there is none."""
 
     bar: Progress
-    task: Any
+    task: TaskID
 
     @classmethod
     def on(cls, console: Console, title: str) -> "ProgressBar":
@@ -188,8 +194,11 @@ class ProgressBar:
         """Show a step."""
         fields: dict[str, Any] = {}
         if step.name == "measuring":
-            since_s = self.bar.tasks[0].fields.get("measuring_since_s", time.monotonic())
+            since_s = self.bar.tasks[self.task].fields.get("measuring_since_s", time.monotonic())
             fields["measuring_since_s"] = since_s
+            if step.done_s >= 1:
+                spent_s = time.monotonic() - since_s
+                fields["left_s"] = spent_s / step.done_s * (step.of_s - step.done_s)
         self.bar.update(
             self.task,
             description=step.name,
