@@ -64,7 +64,7 @@ def run_experiment(
     with Record(directory / "raw") as record, running_lab(plan) as lab:
         record.step("starting Tor")
         with running_tors(lab, tor, state, logs) as network:
-            circuits = Circuits(network, dict(plan.paths), record)
+            circuits = Circuits(network, plan.paths, record)
             tables = _shared_link_tables(lab)
             record.step("building circuits")
             _build_circuits(plan, circuits, tables[0])

@@ -28,6 +28,9 @@ def attempt(address):
     return "connected"
 
 plan = make_plan("SharedDropping", "vanilla")
+# One node differs from the kernel's default, so that a setting in the wrong place shows.
+own = plan.congestion_control | {"guard2": "reno"}
+plan = plan.model_copy(update={"congestion_control": own})
 with running_lab(plan) as lab:
     for node in plan.nodes:
         for address in OUTSIDE:
@@ -77,7 +80,10 @@ def test_who_is_no_neighbour_is_out_of_reach(lines: list[list[str]]) -> None:
 
 
 def test_the_congestion_control_is_the_scenarios(lines: list[list[str]]) -> None:
-    assert {words[1] for words in kind(lines, "tcp")} == {"cubic"}
+    settings = {node: setting for node, setting in kind(lines, "tcp")}
+    assert settings.pop("guard2") == "reno"
+    assert len(settings) == 15
+    assert set(settings.values()) == {"cubic"}
 
 
 def test_no_interface_is_given_bundles_of_segments(lines: list[list[str]]) -> None:

@@ -9,11 +9,10 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 
-from pyroute2 import IPRoute
 from stem.control import EventType
 from stem.response.events import CellStatsEvent
 
-from testbed.lab.network import Direction, Lab
+from testbed.lab.network import Lab
 from testbed.plan import Plan
 from testbed.probes.record import Record
 from testbed.probes.round_trip import PROBE_TIMEOUT_S, probe_target, round_trip_ms_of
@@ -134,7 +133,7 @@ def record_links(lab: Lab, when: str, record: Record) -> None:
     """
     for direction in lab.directions:
         sent = lab.counters(direction)
-        received = _received(lab.netlink(direction.receiver), direction)
+        received_packets, received_bytes = lab.arrivals(direction)
         record.links.add(
             {
                 "time_s": time.time(),
@@ -145,17 +144,10 @@ def record_links(lab: Lab, when: str, record: Record) -> None:
                 "sent_bytes": sent.sent_bytes,
                 "dropped_packets": sent.dropped_packets,
                 "bundled_segments": sent.bundled_segments,
-                "received_packets": received["rx_packets"],
-                "received_bytes": received["rx_bytes"],
+                "received_packets": received_packets,
+                "received_bytes": received_bytes,
             }
         )
-
-
-def _received(netlink: IPRoute, direction: Direction) -> dict[str, int]:
-    (index,) = netlink.link_lookup(ifname=direction.receiving_interface)
-    (link,) = netlink.get_links(index)
-    statistics: dict[str, int] = link.get_attr("IFLA_STATS64")
-    return statistics
 
 
 def _none_of(name: str, found: list[str]) -> Check:

@@ -57,7 +57,6 @@ class ClientCircuit:
         self.client = tor.node.name
         self.circuit: str | None = None
         self.status = "NONE"
-        self.attached: set[str] = set()
         self.strays: set[str] = set()
         """Circuits other than the client's own on which a stream ran."""
         self._controller: Controller = tor.controller
@@ -120,8 +119,6 @@ class ClientCircuit:
         except ControllerError as error:
             # The stream may have ended meanwhile; if the circuit has, the run will say so.
             self._record.note(f"{self.client}: stream {event.id} not attached: {error}")
-            return
-        self.attached.add(str(self.circuit))
 
 
 class Circuits:
@@ -130,18 +127,13 @@ class Circuits:
     def __init__(
         self, network: TorNetwork, paths: Mapping[str, Iterable[str]], record: Record
     ) -> None:
-        self._by_client = {
-            client: ClientCircuit(
-                network[client], [network.fingerprints[relay] for relay in path], record
-            )
+        self._circuits = [
+            ClientCircuit(network[client], [network.fingerprints[relay] for relay in path], record)
             for client, path in paths.items()
-        }
-
-    def __getitem__(self, client: str) -> ClientCircuit:
-        return self._by_client[client]
+        ]
 
     def __iter__(self) -> Iterator[ClientCircuit]:
-        return iter(self._by_client.values())
+        return iter(self._circuits)
 
     def build(self, round_name: str) -> None:
         """Let all clients extend at the same instant, and wait until every circuit is built.
