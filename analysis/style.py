@@ -3,75 +3,288 @@
 Lines differ in colour and in style, so that they can be told apart in black and white too.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import matplotlib
+import numpy as np
+from numpy.typing import NDArray
 
 # Before pyplot would choose: figures go to files, also where there is no display.
 matplotlib.use("Agg")
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.gridspec import GridSpec, SubplotSpec
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 from matplotlib.typing import RcKeyType
+
+from analysis.runs import VARIANT_ORDER
+
+Look = dict[str, Any]
+"""Colour, style and width of a line, as matplotlib's keywords."""
+
+Looks = Mapping[str, Look]
+"""By variant."""
 
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#000000")
 """Okabe and Ito's palette for all kinds of colour vision (Color Universal Design, 2008)."""
 
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), "-.", (0, (7, 1, 1, 1, 1, 1)))
 
-PANEL_INCHES = (2.7, 2.6)
+BESIDE = "#999999"
+"""The colour of what runs beside a variant's clients under test."""
+
+LINE_WIDTH_POINTS = 1.5
+THIN_LINE_WIDTH_POINTS = 0.6
 DOTS_PER_INCH = 150
 
-LINE_WIDTH_POINTS = 1.8
+_WIDTH_INCHES = 7.2
+_LEAST_PANEL_INCHES = 1.7
+_LEFT_INCHES, _RIGHT_INCHES, _BOTTOM_INCHES = 0.78, 0.14, 0.45
+_TITLE_INCHES, _LEGEND_INCHES = 0.28, 0.26
+_GAP_INCHES = 0.2
+
+_LOGARITHMIC_FROM = 4.0
+"""How many times the least value the greatest must be for a logarithmic axis of values."""
+
+_TAIL_SHARES = (0.0, 0.5, 0.9, 0.99, 0.999)
 
 _SETTINGS: dict[RcKeyType, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.6,
+    "grid.linewidth": 0.5,
+    "savefig.dpi": DOTS_PER_INCH,
+    # The same runs give the same file: names within it are hashes, of this and of what they name.
+    "svg.hashsalt": "hydra-testbed",
 }
+matplotlib.rcParams.update(_SETTINGS)
 
 
-def panels(titles: Sequence[str], *, x_label: str, y_label: str) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel a title, side by side on the same axes; the labels have the units."""
-    with matplotlib.rc_context(_SETTINGS):
-        width, height = PANEL_INCHES
-        figure = Figure(
-            figsize=(width * len(titles), height), dpi=DOTS_PER_INCH, layout="constrained"
-        )
-        axes = figure.subplots(1, len(titles), sharex=True, sharey=True, squeeze=False)[0]
-        for panel, title in zip(axes, titles, strict=True):
-            panel.set_title(title)
-            panel.set_xlabel(x_label)
-        axes[0].set_ylabel(y_label)
-    return figure, list(axes)
+def looks(variants: Iterable[str]) -> Looks:
+    """The look of each variant's lines; give all variants of a report at once.
 
-
-def line_of(number: int) -> dict[str, Any]:
-    """Colour and style of a figure's n-th kind of line, counted from 0."""
+    That of vanilla and pctls never changes; the others' follow in the order of their names.
+    """
+    others = sorted(set(variants).difference(VARIANT_ORDER))
     return {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": LINE_STYLES[number % len(LINE_STYLES)],
-        "linewidth": LINE_WIDTH_POINTS,
+        name: {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": LINE_STYLES[number % len(LINE_STYLES)],
+            "linewidth": LINE_WIDTH_POINTS,
+        }
+        for number, name in enumerate((*VARIANT_ORDER, *others))
     }
 
 
-def scale_logarithmically(panel: Axes) -> None:
-    """Make the x axis logarithmic, with plain numbers at 1, 2, 5, 10, 20, 50 and so on."""
+def grid(
+    rows: int,
+    columns: int,
+    *,
+    panel_inches: float,
+    row_gap_inches: float = _GAP_INCHES,
+    legend: bool = True,
+) -> tuple[Figure, GridSpec]:
+    """An empty figure as wide as a page, or wider if its columns need it, and where panels go.
+
+    Margins are fixed: letting matplotlib find them takes longer than drawing.
+
+    Args:
+        panel_inches: the height of a panel.
+        row_gap_inches: between two rows; numbers take 0.3 of it, a label with them 0.45.
+        legend: whether there must be room for `name_lines`.
+    """
+    sides = _LEFT_INCHES + _RIGHT_INCHES - _GAP_INCHES
+    width = max(_WIDTH_INCHES, sides + columns * (_LEAST_PANEL_INCHES + _GAP_INCHES))
+    panel_width = (width - sides) / columns - _GAP_INCHES
+    top = _TITLE_INCHES + (_LEGEND_INCHES if legend else 0)
+    height = top + rows * (panel_inches + row_gap_inches) - row_gap_inches + _BOTTOM_INCHES
+    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH)
+    places = figure.add_gridspec(
+        rows,
+        columns,
+        left=_LEFT_INCHES / width,
+        right=1 - _RIGHT_INCHES / width,
+        top=1 - top / height,
+        bottom=_BOTTOM_INCHES / height,
+        wspace=_GAP_INCHES / panel_width,
+        hspace=row_gap_inches / panel_inches,
+    )
+    return figure, places
+
+
+def name_lines(figure: Figure, looks_by_name: Looks) -> None:
+    """Name each kind of line once, above the panels."""
+    lines = [Line2D([], [], **look) for look in looks_by_name.values()]
+    figure.legend(
+        lines,
+        list(looks_by_name),
+        loc="upper center",
+        ncols=len(lines),
+        frameon=False,
+        borderaxespad=0.3,
+        handlelength=3,
+    )
+
+
+def scale_tail(panel: Axes, most_values: int) -> None:
+    """Make the y axis of shares tail-logarithmic: 0, 0.9 and 0.99 are equally far apart.
+
+    Args:
+        most_values: how many the longest distribution has; the axis ends where it says no more,
+            and at 0.999.
+    """
+    panel.set_yscale("function", functions=(_tail_place, _tail_share))
+    decades = min(math.ceil(math.log10(most_values + 1)), len(_TAIL_SHARES) - 2)
+    panel.yaxis.set_major_locator(FixedLocator(_TAIL_SHARES))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.set_ylim(0, 1 - 10.0**-decades)
+
+
+def _tail_place(share: NDArray[np.float64]) -> NDArray[np.float64]:
+    # A share of 1 is infinitely far away: just beyond any axis's end is far enough.
+    return -np.log10(np.clip(1 - share, 1e-6, None))
+
+
+def _tail_share(place: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 1 - np.power(10.0, -place)
+
+
+def scale_time(panel: Axes, duration_s: float) -> None:
+    """Make the x axis reach from 0 to `duration_s`."""
+    panel.set_xlim(0, duration_s)
+    panel.xaxis.set_major_locator(MaxNLocator(6))
+    panel.xaxis.set_major_formatter("{x:g}")
+
+
+def scale_from_zero(row: Iterable[Axes]) -> None:
+    """Let the y axis of panels that share it begin at 0; if there are only zeros, it ends at 1."""
+    panels = list(row)
+    greatest = max(float(panel.dataLim.y1) for panel in panels)
+    panels[0].set_ylim(0, 1.05 * greatest if 0 < greatest < math.inf else 1)
+    panels[0].yaxis.set_major_locator(MaxNLocator(3))
+
+
+def scale_values(panel: Axes, least: float, greatest: float) -> None:
+    """Make the x axis reach over these values: logarithmic if they differ by factors."""
+    if 0 < _LOGARITHMIC_FROM * least <= greatest:
+        _scale_logarithmically(panel, least, greatest)
+    else:
+        _scale_linearly(panel, least, greatest, most_numbers=4)
+
+
+def _scale_logarithmically(panel: Axes, least: float, greatest: float) -> None:
+    """Plain numbers stand at 1, 2, 5, 10, 20 and so on; of many, at the powers of ten only."""
     panel.set_xscale("log")
-    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.set_xlim(least / 1.1, greatest * 1.1)
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if greatest < 50 * least else (1,)))
     panel.xaxis.set_minor_locator(NullLocator())
     panel.xaxis.set_major_formatter("{x:g}")
 
 
-def name_lines(figure: Figure) -> None:
-    """Name each kind of line once, above the panels."""
-    lines = {str(line.get_label()): line for panel in figure.axes for line in panel.get_lines()}
-    figure.legend(
-        lines.values(), lines.keys(), loc="outside upper center", ncols=len(lines), frameon=False
+def _scale_linearly(panel: Axes, least: float, greatest: float, *, most_numbers: int) -> None:
+    margin = 0.05 * ((greatest - least) or abs(greatest) or 1.0)
+    panel.set_xlim(least - margin, greatest + margin)
+    panel.xaxis.set_major_locator(MaxNLocator(most_numbers))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel whose x axis may be broken.
+
+    Attributes:
+        frame: for the title and the axes' labels; holds no line if the axis is broken.
+        parts: what lines are drawn into, all of them into each part; one or two.
+    """
+
+    frame: Axes
+    parts: Sequence[Axes]
+
+    def hide_y_numbers(self) -> None:
+        """Leave the y axis's numbers to another panel with the same axis."""
+        for axes in (self.frame, *self.parts):
+            axes.tick_params(axis="y", labelleft=False)
+
+
+def panel(figure: Figure, place: SubplotSpec, values: Sequence[float], *, broken: bool) -> Panel:
+    """A panel for these x values, in ascending order.
+
+    Args:
+        broken: whether its axis is a linear one that may be broken, see `intervals`; otherwise it
+            is whole, and logarithmic if that suits the values.
+    """
+    if not broken:
+        whole = figure.add_subplot(place)
+        scale_values(whole, values[0], values[-1])
+        return Panel(whole, [whole])
+    shown = intervals(values)
+    spans = place.subgridspec(1, len(shown), wspace=0.1)
+    parts = list(spans.subplots(squeeze=False)[0])
+    for part, (least, greatest) in zip(parts, shown, strict=True):
+        _scale_linearly(part, least, greatest, most_numbers=4 if len(parts) == 1 else 2)
+    if len(parts) == 1:
+        return Panel(parts[0], parts)
+    left, right = parts
+    right.spines.left.set_visible(False)
+    right.tick_params(axis="y", left=False, labelleft=False)
+    _mark_break(left, 1)
+    _mark_break(right, 0)
+    return Panel(_frame_around(figure, place), parts)
+
+
+def intervals(values: Sequence[float]) -> list[tuple[float, float]]:
+    """What a linear axis of these values must show: one interval, or two with nothing between.
+
+    Two where scales differ: half of the axis would be empty in one place, and what lies beyond is
+    twice as large; but not for a few outliers (a tenth of the values) at either end.
+
+    Args:
+        values: in ascending order, at least one.
+    """
+    first, last = values[0], values[-1]
+    outliers = math.ceil(len(values) / 10)
+    inner = values[outliers - 1 : len(values) - outliers + 1]
+    gaps = [(above - below, below, above) for below, above in pairwise(inner)]
+    width, below, above = max(gaps, default=(0.0, first, last))
+    if width > (last - first) / 2 and above >= 2 * below:
+        return [(first, below), (above, last)]
+    return [(first, last)]
+
+
+def _frame_around(figure: Figure, place: SubplotSpec) -> Axes:
+    """Invisible axes over all parts, for labels; its numbers are there only to keep their room."""
+    frame = figure.add_subplot(place, frameon=False)
+    frame.tick_params(labelcolor="none", bottom=False, left=False)
+    frame.grid(False)
+    return frame
+
+
+def _mark_break(part: Axes, at: float) -> None:
+    """A slash across the x axis, at its end (1) or beginning (0)."""
+    part.plot(
+        [at],
+        [0],
+        transform=part.transAxes,
+        marker=[(-0.5, -1), (0.5, 1)],
+        markersize=6,
+        linestyle="none",
+        color="black",
+        clip_on=False,
     )

@@ -17,11 +17,10 @@ from rich.table import Table
 from testbed import results
 from testbed.machines.virtual import run_in_machine
 from testbed.plan import Plan, make_plan
-from testbed.results.tables import generator_log
 from testbed.runner import carry_out, experiment_command, guest_environment, memory_mb, plan_need
 from testbed.setup import cache
 from testbed.setup.ready import ensure_ready
-from testbed.traffic.tgen_log import read_heartbeats
+from testbed.traffic.tgen_log import generator_log, read_heartbeats
 
 SCENARIO, VARIANT = "SharedDropping", "pctls"
 

@@ -9,7 +9,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
@@ -38,10 +38,7 @@ _STATUS_HELP = "exit status: 0 valid, 1 failed, 2 bad input, 3 the run's premise
 
 def main(arguments: Sequence[str]) -> int:
     """Carry out one command; its exit status."""
-    for number in _INTERRUPTING:
-        # What is ignored stays so: the hang-up under nohup, Ctrl-C in a shell's background.
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    end_on_signals()
     given = _parser().parse_args(arguments)
     messages = Console(stderr=True)
     try:
@@ -65,19 +62,137 @@ def _scenario(given: argparse.Namespace, messages: Console) -> int:
         seed=given.seed,
         duration=given.duration,
         traffic=given.traffic,
+        tgen=given.tgen,
     )
-    destination = given.out or default_output(plan)
+    destination = given.out or default_output(plan, given.machine)
     check_output(destination)
     title = f"{plan.scenario}, {plan.variant}, seed {plan.seed}"
     progress = runner.ProgressBar.on(messages, title)
     with progress.bar:
-        summary = runner.carry_out(plan, destination, messages, progress.show)
+        summary = runner.carry_out(
+            plan,
+            destination,
+            messages,
+            progress.show,
+            machine=given.machine,
+            captures=given.pcap,
+        )
     if given.json:
         print(summary.model_dump_json(indent=1))
     else:
         results.print_summary(Console(), summary)
         messages.print(f"results in {destination}", markup=False, highlight=False)
     return VALID if summary.valid else PREMISE_FAILED
+
+
+def _compare(given: argparse.Namespace, messages: Console) -> int:
+    from analysis import comparison
+    from analysis.runs import read_runs
+    from analysis.tables import as_csv, print_tables
+    from testbed import repeats
+    from testbed.plan import default_output
+
+    plans = repeats.paired_plans(
+        given.scenario,
+        [given.first, *given.others],
+        given.runs,
+        duration=given.duration,
+        traffic=given.traffic,
+    )
+    repeats.carry_out_each(repeats.missing(plans), messages)
+    found = read_runs(default_output(plan) for plan in plans)
+    plan, variants = plans[0], list(dict.fromkeys(plan.variant for plan in plans))
+    compared = comparison.compare(found, variants)
+    if given.json:
+        content = {
+            **{key: getattr(plan, key) for key in ("scenario", "traffic", "duration_s")},
+            "comparisons": comparison.records(compared),
+            "left_out": found.left_out,
+        }
+        print(json.dumps(content, indent=1))
+    elif given.csv:
+        print(as_csv(comparison.records_table(compared)), end="")
+    else:
+        title = f"{plan.scenario}, {plan.traffic}, {plan.duration_s:g} s"
+        print_tables(Console(), comparison.comparison_tables(title, compared))
+    _tell_left_out(found.left_out, messages)
+    return PREMISE_FAILED if found.left_out else VALID
+
+
+def _batch(given: argparse.Namespace, messages: Console) -> int:
+    from testbed import batch
+    from testbed.batch import show
+
+    wanted = batch.read_batch(given.file)
+    directory = given.out or Path("results") / wanted.name
+    if given.dry_run:
+        show.print_dry_run(
+            Console(),
+            wanted,
+            batch.look_up(wanted.plans, directory),
+            batch.Estimator(batch.earlier_runs(Path("results"), directory)),
+            at_once=given.cores or batch.all_cores(),
+            again_invalid=given.retry_invalid,
+        )
+        return VALID
+    ended = batch.carry_out(
+        wanted,
+        directory,
+        messages,
+        at_once=given.cores or batch.all_cores(),
+        retries=given.retries,
+        again_invalid=given.retry_invalid,
+    )
+    show.print_ended(Console(), ended)
+    _report(argparse.Namespace(directory=directory, out=None), messages)
+    if ended.failures:
+        return FAILED
+    return PREMISE_FAILED if ended.invalid else VALID
+
+
+def _tables(given: argparse.Namespace, messages: Console) -> int:
+    from analysis.runs import find_runs
+    from analysis.tables import as_csv, as_markdown, print_tables, run_tables
+
+    found = find_runs(given.directory)
+    tables = run_tables(found)
+    if given.json:
+        content = {"tables": [asdict(table) for table in tables], "left_out": found.left_out}
+        print(json.dumps(content, indent=1))
+    elif given.csv:
+        print("\n".join(map(as_csv, tables)), end="")
+    elif given.markdown:
+        print("\n\n".join(map(as_markdown, tables)))
+    else:
+        print_tables(Console(), tables)
+    _tell_left_out(found.left_out, messages)
+    return VALID
+
+
+def _report(given: argparse.Namespace, messages: Console) -> int:
+    from analysis.report import write_report
+
+    file = given.out or given.directory / "report" / "report.html"
+    found = write_report(given.directory, file)
+    _tell_left_out(found.left_out, messages)
+    messages.print(f"report in {file}", markup=False, highlight=False, soft_wrap=True)
+    return VALID
+
+
+def _tell_left_out(lines: Sequence[str], messages: Console) -> None:
+    for line in lines:
+        messages.print(f"left out: {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _shell(given: argparse.Namespace, messages: Console) -> int:
+    from testbed import runner
+    from testbed.plan import make_plan
+
+    plan = make_plan(given.scenario, given.variant, seed=given.seed, traffic=given.traffic)
+    progress = runner.ProgressBar.on(messages, f"{plan.scenario}, {plan.variant}")
+    with progress.bar:
+        runner.open_shell(plan, messages, progress)
+    return VALID
 
 
 def _calibrate(given: argparse.Namespace, messages: Console) -> int:
@@ -156,7 +271,73 @@ def _parser() -> argparse.ArgumentParser:
     scenario.add_argument("scenario", help="a name (see list) or a .toml file")
     scenario.add_argument("--variant", default="vanilla", help="a name or a .toml file")
     _add_run_options(scenario)
+    scenario.add_argument(
+        "--tgen", metavar="PROGRAM", help="instead of the bundled one: a path or a name on PATH"
+    )
+    scenario.add_argument(
+        "--pcap",
+        metavar="ROLE-ROLE",
+        action="append",
+        default=[],
+        help="capture the links between two roles, such as exit-middle; may be repeated",
+    )
     scenario.set_defaults(command=_scenario)
+
+    compare = commands.add_parser(
+        "compare",
+        help="run variants as often as it takes and say how they differ",
+        description="Seeds 1 to N of each variant; runs that are there are not made again.",
+        epilog=_STATUS_HELP,
+    )
+    compare.add_argument("scenario", help="a name (see list) or a .toml file")
+    compare.add_argument("first", metavar="A", help="the variant that the others are held against")
+    compare.add_argument("others", metavar="B", nargs="+", help="the others")
+    compare.add_argument("--runs", type=int, default=3, metavar="N", help="of each variant")
+    compare.add_argument("--traffic", help="a traffic model instead of the scenario's")
+    compare.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
+    _add_formats(compare)
+    compare.set_defaults(command=_compare)
+
+    batch = commands.add_parser(
+        "batch",
+        help="carry out many runs, as many at once as there are cores",
+        description="Runs that are there and whole are not made again: begin it again to go on.",
+        epilog=_STATUS_HELP,
+    )
+    batch.add_argument("file", metavar="FILE", help="a name in batches/ or a .toml file")
+    batch.add_argument("--dry-run", action="store_true", help="say what would run, and how long")
+    batch.add_argument("--cores", type=_whole(1), metavar="N", help="runs at once; otherwise all")
+    batch.add_argument(
+        "--retries", type=_whole(0), default=1, metavar="N", help="of a run that failed; 1"
+    )
+    batch.add_argument(
+        "--retry-invalid", action="store_true", help="make runs again whose premise failed"
+    )
+    batch.add_argument(
+        "--out", type=Path, metavar="DIR", help="for all runs; otherwise results/<name>"
+    )
+    batch.set_defaults(command=_batch)
+
+    tables = commands.add_parser("tables", help="tables over many runs, beside the published ones")
+    tables.add_argument("directory", type=Path, help="with run directories below it")
+    _add_formats(tables).add_argument(
+        "--markdown", action="store_true", help="print tables for a document"
+    )
+    tables.set_defaults(command=_tables)
+
+    report = commands.add_parser("report", help="figures and tables over many runs, as a web page")
+    report.add_argument("directory", metavar="DIR", type=Path, help="with run directories below it")
+    report.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page; otherwise DIR/report/report.html"
+    )
+    report.set_defaults(command=_report)
+
+    shell = commands.add_parser("shell", help="open a scenario's lab by hand, in real time")
+    shell.add_argument("scenario", help="a name (see list) or a .toml file")
+    shell.add_argument("--variant", default="vanilla", help="a name or a .toml file")
+    shell.add_argument("--traffic", help="a traffic model instead of the scenario's")
+    shell.add_argument("--seed", type=int, default=1, help="of the losses and the traffic")
+    shell.set_defaults(command=_shell)
 
     calibrate = commands.add_parser(
         "calibrate", help="measure the links of a scenario", epilog=_STATUS_HELP
@@ -184,13 +365,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _whole(least: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number, not below the least."""
+
+    def whole_number(text: str) -> int:
+        if (number := int(text)) < least:
+            raise argparse.ArgumentTypeError(f"{number} is below {least}")
+        return number
+
+    return whole_number
+
+
+def _add_formats(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Other formats than tables for the terminal, at most one at a time."""
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print JSON, not tables")
+    formats.add_argument("--csv", action="store_true", help="print CSV, not tables")
+    return formats
+
+
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traffic", help="a traffic model instead of the scenario's")
     parser.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
     parser.add_argument("--seed", type=int, default=1, help="of the losses and the traffic")
     parser.add_argument("--out", type=Path, help="the run directory; must not exist")
     parser.add_argument(
-        "--machine", choices=["virtual"], default="virtual", help="where the run takes place"
+        "--machine",
+        choices=["virtual", "host"],
+        default="virtual",
+        help="where the run takes place: in virtual time, or in real time on this host, as root",
     )
     parser.add_argument("--json", action="store_true", help="print summary.json, not a table")
 
@@ -200,6 +403,16 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(InputError.exit_status, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def end_on_signals() -> None:
+    """Have signals that ask this process to end raise KeyboardInterrupt.
+
+    What is ignored stays so: the hang-up under nohup, Ctrl-C in a shell's background.
+    """
+    for number in _INTERRUPTING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -16,21 +16,28 @@ from pathlib import Path
 from testbed.errors import TestbedError
 from testbed.lab.network import Lab, running_lab
 from testbed.plan import Plan
+from testbed.probes.captures import captured
+from testbed.probes.in_effect import check_linked_sets, choices_in_effect
 from testbed.probes.premise import (
+    Check,
     check_shared_link,
     checks_after,
     expected_shared_link,
+    none_of,
     record_links,
     seen_shared_link,
 )
+from testbed.probes.queues import queues_recorded
 from testbed.probes.record import Record
 from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_target
 from testbed.probes.sockets import ConnectionTable, sample_steadily
 from testbed.probes.system_calls import count_system_calls
 from testbed.tor.circuits import Circuits
-from testbed.tor.configuration import SOCKS_PORT
+from testbed.tor.configuration import OR_PORT, SOCKS_PORT
 from testbed.tor.network import TorNetwork, running_tors, wait_until
+from testbed.traffic.competing import competing_servers, competing_streams
 from testbed.traffic.models import write_client, write_server
+from testbed.traffic.tgen_log import generator_log, has_settled
 
 TGEN_PORT = 8888
 STEP_INTERVAL_S = 1.0
@@ -45,6 +52,7 @@ def run_experiment(
     directory: Path,
     state: Path,
     *,
+    captures: Collection[str] = (),
     counting: bool = False,
 ) -> None:
     """Carry out a plan.
@@ -52,8 +60,9 @@ def run_experiment(
     Args:
         tor: the program; `tor-gencert` lies beside it.
         tgen: the command that plays a TGen configuration, without its argument.
-        directory: gets `raw/` (rows as JSON lines) and `logs/`.
+        directory: gets `raw/` (rows as JSON lines), `logs/` and, if need be, `captures/`.
         state: a private directory, on a file system with UNIX sockets, for what the Tors keep.
+        captures: the pairs of roles whose links are captured meanwhile.
         counting: count system calls meanwhile (the bench's).
 
     Raises:
@@ -61,27 +70,53 @@ def run_experiment(
     """
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    with Record(directory / "raw") as record, running_lab(plan) as lab:
+    with (
+        Record(directory / "raw") as record,
+        ready_network(plan, tor, state, logs, record) as (lab, network, circuits),
+    ):
+        shared_link, competing = _shared_link_tables(lab), _competing_tables(lab)
+        asked = {circuit.client: str(circuit.circuit) for circuit in circuits}
+        seen = asyncio.run(seen_shared_link(lab, network, shared_link[0]))
+        record.checks.add(asdict(check_shared_link(plan, seen, "before")))
+        for check in asyncio.run(choices_in_effect(lab, network)):
+            record.checks.add(asdict(check))
+        with captured(lab, captures, directory, record):
+            record_links(lab, "before", record)
+            with playing_traffic(lab, tgen, state, logs, record) as generators:
+                counted = _programs(network, generators) if counting else {}
+                with queues_recorded(network[plan.shared_link[1]], record.queues):
+                    end_s = asyncio.run(
+                        _measure(lab, network, shared_link, competing, record, counted, logs)
+                    )
+                ended = _let_transfers_end(plan, logs, end_s, record)
+                record.checks.add(asdict(ended))
+            record_links(lab, "after", record)
+        record.step("checking the premise")
+        seen = asyncio.run(seen_shared_link(lab, network, shared_link[0]))
+        record.checks.add(asdict(check_shared_link(plan, seen, "after")))
+        if plan.tor.conflux:
+            record.checks.add(asdict(check_linked_sets(plan, network, "after")))
+        for check in checks_after(network, circuits, asked):
+            record.checks.add(asdict(check))
+        record.step("done")
+
+
+@contextmanager
+def ready_network(
+    plan: Plan, tor: Path, state: Path, logs: Path, record: Record
+) -> Iterator[tuple[Lab, TorNetwork, Circuits]]:
+    """The plan's lab with Tor bootstrapped in it and each client's circuit built.
+
+    Raises:
+        TestbedError: it did not come to that.
+    """
+    with running_lab(plan) as lab:
         record.step("starting Tor")
         with running_tors(lab, tor, state, logs) as network:
-            circuits = Circuits(network, plan.paths, record)
-            tables = _shared_link_tables(lab)
+            circuits = Circuits(network, plan, record)
             record.step("building circuits")
-            _build_circuits(plan, circuits, tables[0])
-            asked = {circuit.client: str(circuit.circuit) for circuit in circuits}
-            seen = asyncio.run(seen_shared_link(lab, network, tables[0]))
-            record.checks.add(asdict(check_shared_link(plan, seen, "before")))
-            record_links(lab, "before", record)
-            with _traffic(lab, tgen, state, logs, record) as generators:
-                counted = _programs(network, generators) if counting else {}
-                asyncio.run(_measure(lab, network, tables, record, counted, logs))
-            record_links(lab, "after", record)
-            record.step("checking the premise")
-            seen = asyncio.run(seen_shared_link(lab, network, tables[0]))
-            record.checks.add(asdict(check_shared_link(plan, seen, "after")))
-            for check in checks_after(network, circuits, asked):
-                record.checks.add(asdict(check))
-            record.step("done")
+            _build_circuits(plan, circuits, _shared_link_tables(lab)[0])
+            yield lab, network, circuits
 
 
 def _build_circuits(plan: Plan, circuits: Circuits, shared_link: ConnectionTable) -> None:
@@ -104,14 +139,26 @@ def _build_circuits(plan: Plan, circuits: Circuits, shared_link: ConnectionTable
 def _shared_link_tables(lab: Lab) -> list[ConnectionTable]:
     """Both ends' views of the shared link, the clients' side first."""
     first, second = lab.plan.shared_link
-    return [ConnectionTable(lab, first, second), ConnectionTable(lab, second, first)]
+    return [
+        ConnectionTable(lab, first, second, [OR_PORT]),
+        ConnectionTable(lab, second, first, [OR_PORT]),
+    ]
+
+
+def _competing_tables(lab: Lab) -> list[ConnectionTable]:
+    """Both ends' views of each entry of competing streams, the sender's first."""
+    tables = []
+    for entry in lab.plan.competing:
+        tables.append(ConnectionTable(lab, entry.sender, entry.receiver, entry.stream_ports))
+        tables.append(ConnectionTable(lab, entry.receiver, entry.sender, entry.stream_ports))
+    return tables
 
 
 @contextmanager
-def _traffic(
+def playing_traffic(
     lab: Lab, tgen: Sequence[str], state: Path, logs: Path, record: Record
 ) -> Iterator[dict[str, int]]:
-    """Every server's and client's generator, ended in reverse order afterwards.
+    """Every server's and client's generator and the competing streams, ended in reverse order.
 
     Yields:
         The process number of each node's generator.
@@ -122,13 +169,14 @@ def _traffic(
     with ExitStack() as stack:
 
         def play(node: str, configuration: Path) -> None:
-            log = stack.enter_context((logs / f"tgen-{node}.log").open("wb"))
+            log = stack.enter_context(generator_log(logs, node).open("wb"))
             process = lab.start(node, [*tgen, configuration], output=log)
             stack.callback(_stop, process, node, record)
             generators[node] = process.pid
 
         play(server.name, write_server(state, server.name, TGEN_PORT))
-        _wait_for_server(lab, server.name)
+        lab.wait_for_server(server.name, TGEN_PORT)
+        stack.enter_context(competing_servers(lab, logs))
         for number, (client, model) in enumerate(plan.traffic_by_client.items()):
             configuration = write_client(
                 state,
@@ -139,15 +187,8 @@ def _traffic(
                 seed=plan.seed + number,
             )
             play(client, configuration)
+        stack.enter_context(competing_streams(lab, logs))
         yield generators
-
-
-def _wait_for_server(lab: Lab, server: str) -> None:
-    def missing() -> list[str]:
-        listening = lab.run(server, ["ss", "-Hltn", f"sport = :{TGEN_PORT}"])
-        return [] if listening.strip() else [f"{server}'s port {TGEN_PORT}"]
-
-    wait_until(missing, STOP_TIMEOUT_S, "waiting for the server")
 
 
 def _stop(process: subprocess.Popen[bytes], node: str, record: Record) -> None:
@@ -171,12 +212,17 @@ def _programs(network: TorNetwork, generators: dict[str, int]) -> dict[str, int]
 async def _measure(
     lab: Lab,
     network: TorNetwork,
-    tables: list[ConnectionTable],
+    shared_link: list[ConnectionTable],
+    competing: list[ConnectionTable],
     record: Record,
     counted: dict[str, int],
     logs: Path,
-) -> None:
-    """Let the traffic run for the plan's duration, probing and sampling all the while."""
+) -> float:
+    """Let the traffic run for the plan's duration, probing and sampling all the while.
+
+    Returns:
+        When measuring ended, as Unix time.
+    """
     plan = lab.plan
     start_s = time.time()
     end_s = start_s + plan.duration_s
@@ -193,10 +239,32 @@ async def _measure(
                     client, socks, str(server.address), start_s + offset_s, end_s, record
                 )
             )
-        tasks.create_task(sample_steadily(tables, start_s, end_s, record))
+        tasks.create_task(sample_steadily(shared_link, start_s, end_s, record.sockets))
+        tasks.create_task(sample_steadily(competing, start_s, end_s, record.competing))
         tasks.create_task(_tell_progress(network, start_s, end_s, record))
         if counted:
             tasks.create_task(count_system_calls(lab, counted, logs))
+    return end_s
+
+
+def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record) -> Check:
+    """Let the traffic run on until every transfer that began before `end_s` has ended.
+
+    Left out, they would make the measured ones seem shorter than they are: at any moment the long
+    ones are more likely to be under way. It takes as long again as measuring at the most.
+    """
+
+    def under_way() -> list[str]:
+        return [
+            f"{client}'s transfer"
+            for client in plan.traffic_by_client
+            if not has_settled(generator_log(logs, client), client, end_s)
+        ]
+
+    while (left := under_way()) and (over_s := time.time() - end_s) <= plan.duration_s:
+        record.step("letting transfers end", over_s)
+        time.sleep(STEP_INTERVAL_S)
+    return none_of(f"transfers that had not ended {plan.duration_s:g} s after measuring", left)
 
 
 async def _tell_progress(network: TorNetwork, start_s: float, end_s: float, record: Record) -> None:
@@ -208,30 +276,45 @@ async def _tell_progress(network: TorNetwork, start_s: float, end_s: float, reco
         await asyncio.sleep(min(STEP_INTERVAL_S, end_s - now_s))
 
 
-def main() -> None:
-    """Run as `python -m testbed.experiment` by a machine, with a plan in a file."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments_of(description: str | None) -> argparse.ArgumentParser:
+    """What a machine is told on the command line of the program that it runs."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--tor", type=Path, required=True)
-    parser.add_argument("--counting", action="store_true")
     parser.add_argument("tgen", nargs="+", help="the command, after --")
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--state", type=Path, required=True)
+    return parser
+
+
+@contextmanager
+def errors_told(directory: Path) -> Iterator[None]:
+    """Leave the first error of the testbed in a file, and end with status 1."""
+    try:
+        yield
+    except* TestbedError as errors:
+        first = errors.exceptions[0]
+        (directory / "error.txt").write_text(f"{first}\n")
+        raise SystemExit(1) from errors
+
+
+def main() -> None:
+    """Run as `python -m testbed.experiment` by a machine, with a plan in a file."""
+    parser = arguments_of(__doc__)
+    parser.add_argument("--capture", action="append", default=[])
+    parser.add_argument("--counting", action="store_true")
     given = parser.parse_args()
     plan = Plan.model_validate_json(given.plan.read_text())
-    try:
+    with errors_told(given.directory):
         run_experiment(
             plan,
             given.tor,
             given.tgen,
             given.directory,
             given.state,
+            captures=given.capture,
             counting=given.counting,
         )
-    except* TestbedError as errors:
-        first = errors.exceptions[0]
-        (given.directory / "error.txt").write_text(f"{first}\n")
-        raise SystemExit(1) from errors
 
 
 if __name__ == "__main__":

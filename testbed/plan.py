@@ -7,6 +7,8 @@ import hashlib
 import ipaddress
 import json
 import math
+import os
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,17 @@ from testbed.errors import InputError
 from testbed.scenario import DEFAULT, CompetingKeys, LinkSettings, Scenario, read_scenario
 from testbed.toml_file import PROJECT, label, shown, suggestion
 from testbed.topology import ROLES, TorTopo, load_topology
+from testbed.tor.choices import CONFLUX
 from testbed.traffic.models import MODELS
 from testbed.units import duration_s as read_duration_s
 from testbed.variant import SharedLinkPremise, TorrcLines, Variant, read_variant
 
 FULL_SIZE_PACKET_BYTES = 1514
 """An Ethernet frame with a payload of 1500 bytes, as the qdiscs of the links count it."""
+
+COMPETING_PORT = 5201
+"""Of the first entry of competing streams; the next ones' follow. iperf3's own default."""
+FIRST_STREAM_PORT = 20_000
 
 LARGEST_SEED = 2**31 - 1
 
@@ -31,9 +38,9 @@ _MANAGEMENT = ipaddress.IPv4Address("10.1.0.0")
 
 
 class PlanPart(BaseModel):
-    """A part of a plan: plain data that nothing changes."""
+    """A part of a plan: plain data that nothing changes; other versions' keys are passed over."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class Node(PlanPart):
@@ -60,9 +67,6 @@ class Link(PlanPart):
         delay_ms: one way.
         loss: share of the packets that are lost, independently of each other.
         queue_packets: room for packets that wait, beyond those in the delay line.
-        netem_limit_packets: netem's `limit`. netem holds the packets that wait and those that
-            are under way in its delay line in one queue, so the limit is the delay line's
-            bandwidth-delay product in full-size packets, plus `queue_packets`.
         netem_seeds: the seeds of the loss in the direction away from the first and from the
             second end. They depend on the run's seed and the ends only, so that every variant
             meets the same sequence of losses.
@@ -74,18 +78,31 @@ class Link(PlanPart):
     delay_ms: float
     loss: float
     queue_packets: int
-    netem_limit_packets: int
     netem_seeds: tuple[int, int]
+
+    @property
+    def holds_packets(self) -> int:
+        """What a full link holds in full-size packets: bandwidth-delay product and queue."""
+        bits_under_way = self.rate_bit_per_s * self.delay_ms / 1000
+        return math.ceil(bits_under_way / (8 * FULL_SIZE_PACKET_BYTES)) + self.queue_packets
 
 
 class Competing(PlanPart):
-    """TCP streams beside the circuits, all from one node to another along a route of nodes."""
+    """TCP streams beside the circuits, all from one node to another along a route of nodes.
+
+    Attributes:
+        port: the receiver's.
+        stream_ports: the sender's, one a stream; they tell the streams from iperf3's control
+            connection.
+    """
 
     sender: str
     receiver: str
     route: tuple[str, ...]
     streams: int
     congestion_control: str
+    port: int
+    stream_ports: tuple[int, ...]
 
 
 class Patch(PlanPart):
@@ -112,6 +129,21 @@ class Tor(PlanPart):
     consensus_params: dict[str, int]
     premise: SharedLinkPremise
 
+    @property
+    def conflux(self) -> bool:
+        """Whether each client has a linked set, built by Tor itself, and not one circuit.
+
+        Only the key `conflux` sets the option: variants' own torrc lines can't.
+        """
+        return CONFLUX[True].torrc.items() <= self.torrc_all.items()
+
+
+class Generator(PlanPart):
+    """A traffic generator of the user's own, which plays both ends of every transfer."""
+
+    path: str
+    sha256: str
+
 
 class Plan(PlanPart):
     """All that a run needs to know.
@@ -123,6 +155,7 @@ class Plan(PlanPart):
         paths: guard, middle and exit of each client's circuit.
         shared_link: the nodes at the ends of the link that all circuits cross.
         traffic_by_client, congestion_control: by the node's name.
+        tgen: None for the bundled generator.
     """
 
     scenario: str
@@ -142,6 +175,7 @@ class Plan(PlanPart):
     congestion_control: dict[str, str]
     competing: tuple[Competing, ...]
     tor: Tor
+    tgen: Generator | None = None
 
     @property
     def key(self) -> str:
@@ -151,8 +185,10 @@ class Plan(PlanPart):
             "variant_title": True,
             "traffic_overridden": True,
             "tor": {"patches": {"__all__": {"path"}}},
+            "tgen": {"path"},
         }
-        content = self.model_dump(mode="json", exclude=only_for_readers)
+        # Without defaults, so that a plan keeps its key when plans learn to say something more.
+        content = self.model_dump(mode="json", exclude=only_for_readers, exclude_defaults=True)
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -179,6 +215,7 @@ def make_plan(
     seed: int = 1,
     duration: str | float | None = None,
     traffic: str | None = None,
+    tgen: str | None = None,
 ) -> Plan:
     """Resolve and check a scenario and a variant.
 
@@ -188,6 +225,7 @@ def make_plan(
         seed: 0 to 2**31 - 1; the source of everything random in the run.
         duration: instead of the scenario's, such as "90 s"; a bare number is seconds.
         traffic: instead of the scenario's, for the clients without a model of their own.
+        tgen: a program instead of the bundled generator: a path, or a name on PATH.
 
     Raises:
         InputError: one of them isn't there, or can't be run as it says.
@@ -196,6 +234,8 @@ def make_plan(
     said, file = read_scenario(scenario)
     tor = read_variant(variant)
     topology = _topology(said, file)
+    if tor.conflux:
+        _check_ways(said, file, topology)
     links = _links(said, file, topology, seed)
     traffic_by_client = _traffic_by_client(said, file, topology, traffic)
     plan = Plan(
@@ -218,16 +258,21 @@ def make_plan(
         },
         competing=_competing(said, file, topology),
         tor=_tor(tor),
+        tgen=None if tgen is None else _generator(tgen),
     )
     subject = f"{label(file)}: duration" if duration is None else "--duration"
     _check_duration(plan, topology, subject)
     return plan
 
 
-def default_output(plan: Plan) -> Path:
-    """Where a run's results go unless told otherwise, below the working directory."""
+def default_output(plan: Plan, machine: str = "virtual") -> Path:
+    """Where a run's results go unless told otherwise, below the working directory.
+
+    Those of the host machine have a folder of their own: they are no further runs of the others.
+    """
     scenario = f"{plan.scenario}-{plan.traffic}" if plan.traffic_overridden else plan.scenario
-    return Path("results") / scenario / plan.variant / f"seed-{plan.seed}"
+    folder = Path("results" if machine == "virtual" else f"results-{machine}")
+    return folder / scenario / plan.variant / f"seed-{plan.seed}"
 
 
 def check_output(path: Path) -> None:
@@ -276,6 +321,18 @@ def _node(topology: TorTopo, name: str) -> Node:
     )
 
 
+def _check_ways(said: Scenario, file: Path, topology: TorTopo) -> None:
+    """Refuse a topology in which Tor finds no guard and middle for a linked set's second leg."""
+    for client in topology.nodes_with("client"):
+        guards = topology.neighbours(client, "guard")
+        middles = {middle for guard in guards for middle in topology.neighbours(guard, "middle")}
+        if min(len(guards), len(middles)) < 2:
+            raise InputError(
+                f"{label(file)}: topology = {shown(said.topology)} has one way from {client} to the"
+                " exit, linked circuits (conflux = true) need two: take two_paths"
+            )
+
+
 def _links(said: Scenario, file: Path, topology: TorTopo, seed: int) -> tuple[Link, ...]:
     roles = topology.roles()
     ends_by_pair: dict[str, list[tuple[str, str]]] = {}
@@ -314,15 +371,8 @@ def _link(ends: tuple[str, str], pair: str, settings: LinkSettings, seed: int) -
         delay_ms=settings.delay_ms,
         loss=settings.loss,
         queue_packets=settings.queue_packets,
-        netem_limit_packets=_packets_under_way(settings) + settings.queue_packets,
         netem_seeds=(_netem_seed(seed, first, second), _netem_seed(seed, second, first)),
     )
-
-
-def _packets_under_way(settings: LinkSettings) -> int:
-    """The delay line's bandwidth-delay product in full-size packets, rounded up."""
-    bits = settings.rate_bit_per_s * settings.delay_ms / 1000
-    return math.ceil(bits / (8 * FULL_SIZE_PACKET_BYTES))
 
 
 def _netem_seed(seed: int, sender: str, receiver: str) -> int:
@@ -346,11 +396,11 @@ def _traffic_by_client(
     _check_model(f"{label(file)}: traffic =", said.traffic)
     if override is not None:
         _check_model("--traffic", override)
-        if set(said.clients) == set(clients):
-            raise InputError(
-                f"--traffic {shown(override)} changes nothing: {label(file)}"
-                " gives every client a model of its own in [clients]"
-            )
+    if set(said.clients) == set(clients):
+        raise InputError(
+            f"{label(file)}: [clients] gives every client a model of its own:"
+            f" leave out the clients that run the one under test, {shown(override or said.traffic)}"
+        )
     return {client: said.clients.get(client, override or said.traffic) for client in clients}
 
 
@@ -365,7 +415,8 @@ def _competing(said: Scenario, file: Path, topology: TorTopo) -> tuple[Competing
     Two nodes of the two roles compete if both lie on some client's way to the server; their
     streams follow that way.
     """
-    competing = []
+    competing: list[Competing] = []
+    next_port = FIRST_STREAM_PORT
     for number, keys in enumerate(said.competing, start=1):
         routes = _routes_between(keys, topology)
         if not routes:
@@ -373,16 +424,19 @@ def _competing(said: Scenario, file: Path, topology: TorTopo) -> tuple[Competing
                 f"{label(file)}: competing[{number}]: {said.topology} has no way from"
                 f" {keys.sender} to {keys.receiver}: name two different roles on a circuit's way"
             )
-        competing += [
-            Competing(
-                sender=route[0],
-                receiver=route[-1],
-                route=route,
-                streams=keys.streams,
-                congestion_control=keys.congestion_control,
+        for route in routes:
+            competing.append(
+                Competing(
+                    sender=route[0],
+                    receiver=route[-1],
+                    route=route,
+                    streams=keys.streams,
+                    congestion_control=keys.congestion_control,
+                    port=COMPETING_PORT + len(competing),
+                    stream_ports=tuple(range(next_port, next_port + keys.streams)),
+                )
             )
-            for route in routes
-        ]
+            next_port += keys.streams
     return tuple(competing)
 
 
@@ -415,6 +469,29 @@ def _tor(variant: Variant) -> Tor:
         consensus_params=variant.consensus_params,
         premise=variant.shared_link,
     )
+
+
+def _generator(program: str) -> Generator:
+    found = shutil.which(program)
+    if found is None:
+        raise InputError(f"--tgen {shown(program)}: {_why_no_program(program)}")
+    path = Path(found).resolve()
+    try:
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"--tgen {path}: {error.strerror}") from error
+    return Generator(path=str(path), sha256=sha256)
+
+
+def _why_no_program(program: str) -> str:
+    path = Path(program)
+    if path.is_dir():
+        return "is a directory, not a program"
+    if not path.exists():
+        return "there is no such program: give its path, or a name that is on PATH"
+    if os.access(path, os.X_OK):
+        return f'is not on PATH: write "./{path}" for the one in this directory'
+    return f"is not executable: `chmod +x {path}`"
 
 
 def _check_duration(plan: Plan, topology: TorTopo, subject: str) -> None:

@@ -3,14 +3,16 @@
 What happens inside the machine is `experiment`'s, what becomes of it `results`'s.
 """
 
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -26,20 +28,29 @@ from rich.text import Text
 from testbed import results
 from testbed.errors import TestbedError
 from testbed.lab import calibration
-from testbed.machines.virtual import START_NS, Step, run_in_machine
+from testbed.machines.host import check_host, run_on_host
+from testbed.machines.terminal import AT_PROMPT, ENDING, user_terminal
+from testbed.machines.virtual import START_NS, check_visible, run_in_machine
+from testbed.machines.watching import Step
 from testbed.plan import Plan
+from testbed.probes.captures import capture_pairs
 from testbed.setup import cache
 from testbed.setup.builds import Build
 from testbed.setup.environment import variables
-from testbed.setup.ready import Ready, TorNeed, ensure_ready, tor_need
+from testbed.setup.privileges import left_to_user
+from testbed.setup.ready import TorNeed, ensure_ready, ensure_tors, tor_need
 from testbed.toml_file import PROJECT
 
 BASE_MEMORY_MB = 256
 MEMORY_MB_PER_TOR = 48
 """Of the guest. A Tor of a five-minute run needs 13 MB, its sockets' buffers up to some 16."""
+MEMORY_MB_PER_CAPTURE = 32
+"""Of the guest, for each link that is captured: two programs and their packets."""
+
+BUNDLED_TGEN = (sys.executable, "-m", "testbed.traffic.tgen")
 
 GUEST_STATE = Path("/run/lab")
-"""Where the guest keeps keys, data and sockets: gone with the machine."""
+"""Where a machine keeps keys, data and sockets: gone with it."""
 
 
 def plan_need(plan: Plan) -> TorNeed:
@@ -47,83 +58,182 @@ def plan_need(plan: Plan) -> TorNeed:
     return tor_need(plan.tor.source, (patch.file() for patch in plan.tor.patches))
 
 
-def memory_mb(plan: Plan) -> int:
-    """The guest memory that a plan needs."""
-    return BASE_MEMORY_MB + MEMORY_MB_PER_TOR * len(plan.nodes)
+def memory_mb(plan: Plan, captures: Collection[str] = ()) -> int:
+    """The guest memory that a plan needs, while the links of some pairs of roles are captured."""
+    captured = sum("-".join(link.roles) in captures for link in plan.links)
+    return BASE_MEMORY_MB + MEMORY_MB_PER_TOR * len(plan.nodes) + MEMORY_MB_PER_CAPTURE * captured
 
 
 def carry_out(
-    plan: Plan, destination: Path, messages: Console, on_step: Callable[[Step], None]
+    plan: Plan,
+    destination: Path,
+    messages: Console,
+    on_step: Callable[[Step], None],
+    *,
+    machine: str = "virtual",
+    captures: Collection[str] = (),
 ) -> results.Summary:
     """Carry out a plan and leave its run directory at `destination`, whole or not at all.
 
     Args:
         messages: where the set-up shows what it does.
         on_step: called with each step of the experiment.
+        machine: "virtual" or "host".
+        captures: pairs of roles, such as "exit-middle", whose links are captured.
 
     Raises:
+        InputError: there is no such link, the machine can't see the plan's generator, or this
+            host can't be one.
         TestbedError: the run failed; its evidence is kept beside the destination, and the
             message says where.
     """
+    captures = capture_pairs(plan, captures)
     destination = destination.absolute()  # inside the machine the working directory is another
-    ready = ensure_ready(messages, [plan_need(plan)])
-    tor = ready.tors[plan_need(plan)]
-    with results.staging(destination) as staging:
+    get_ready = _host_machine if machine == "host" else _virtual_machine
+    run = get_ready(plan, destination, messages, captures)
+    with left_to_user(destination), results.staging(destination) as staging:
         try:
-            return _carried_out(plan, destination, staging, ready, tor, on_step)
+            summary = results.write_results(staging, plan, run(staging, on_step))
+            results.publish(staging, destination)
+            return summary
         except TestbedError as error:
             kept = results.keep_failed(staging, destination, error)
             raise TestbedError(f"{error}\nwhat the run left is in {kept}") from error
 
 
-def _carried_out(
-    plan: Plan,
-    destination: Path,
-    staging: Path,
-    ready: Ready,
-    tor: Build,
-    on_step: Callable[[Step], None],
-) -> results.Summary:
-    started = datetime.now(UTC)
-    cost = run_in_machine(
-        ready.kernel.product("linux"),
-        experiment_command(plan, staging, tor),
-        staging,
-        memory_mb=memory_mb(plan),
-        environment=guest_environment(),
-        on_step=on_step,
-    )
-    facts = results.MachineFacts(
-        machine="virtual",
-        cost=cost,
-        started=started,
-        ended=datetime.now(UTC),
-        virtual_start_s=START_NS / 1e9,
-        memory_mb=memory_mb(plan),
-        kernel=ready.kernel,
-        tor=tor,
-    )
-    summary = results.write_results(staging, plan, facts)
-    results.publish(staging, destination)
-    return summary
+Run = Callable[[Path, Callable[[Step], None]], results.MachineFacts]
+"""Carries out a plan in a staging directory."""
 
 
-def experiment_command(plan: Plan, directory: Path, tor: Build, *options: str) -> list[str]:
-    """The command line that carries out a plan inside a machine, with the bundled generator.
+def _virtual_machine(
+    plan: Plan, _destination: Path, messages: Console, captures: Collection[str]
+) -> Run:
+    """Get the virtual machine ready for a plan."""
+    if plan.tgen:
+        check_visible(Path(plan.tgen.path))
+    ready = ensure_ready(messages, [plan_need(plan)])
+    tor = ready.tors[plan_need(plan)]
+    memory = memory_mb(plan, captures)
+
+    def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
+        started = datetime.now(UTC)
+        cost = run_in_machine(
+            ready.kernel.product("linux"),
+            experiment_command(plan, staging, tor, *_options(captures)),
+            staging,
+            memory_mb=memory,
+            environment=guest_environment(),
+            on_step=on_step,
+        )
+        return results.MachineFacts(
+            machine="virtual",
+            cost=cost,
+            started=started,
+            ended=datetime.now(UTC),
+            virtual_start_s=START_NS / 1e9,
+            memory_mb=memory,
+            kernel=ready.kernel,
+            tor=tor,
+        )
+
+    return run
+
+
+def _host_machine(
+    plan: Plan, destination: Path, messages: Console, captures: Collection[str]
+) -> Run:
+    """Get this host ready for a plan."""
+    used = [destination, cache.cache_folder(), *([Path(plan.tgen.path)] if plan.tgen else [])]
+    congestion_controls = set(plan.congestion_control.values())
+    congestion_controls.update(entry.congestion_control for entry in plan.competing)
+    check_host(sorted(congestion_controls), *used)
+    tor = ensure_tors(messages, [plan_need(plan)])[plan_need(plan)]
+
+    def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
+        started = datetime.now(UTC)
+        cost, kept_up = run_on_host(
+            experiment_command(plan, staging, tor, *_options(captures)),
+            staging,
+            environment=guest_environment(),
+            on_step=on_step,
+        )
+        return results.MachineFacts(
+            machine="host",
+            cost=cost,
+            started=started,
+            ended=datetime.now(UTC),
+            virtual_start_s=started.timestamp(),
+            memory_mb=round(psutil.virtual_memory().total / 2**20),
+            kernel=None,
+            tor=tor,
+            checks=(kept_up,),
+        )
+
+    return run
+
+
+def _options(captures: Collection[str]) -> list[str]:
+    return [f"--capture={pair}" for pair in captures]
+
+
+def experiment_command(
+    plan: Plan, directory: Path, tor: Build, *options: str, module: str = "testbed.experiment"
+) -> list[str]:
+    """The command line that carries out a plan inside a machine.
 
     The plan is left in the directory for it.
     """
     plan_file = directory / "plan.json"
     plan_file.write_text(plan.model_dump_json(indent=1))
     return [
-        *(sys.executable, "-m", "testbed.experiment"),
+        *(sys.executable, "-m", module),
         *("--plan", str(plan_file)),
         *("--tor", str(tor.product("tor"))),
         *("--directory", str(directory)),
         *("--state", str(GUEST_STATE)),
         *options,
-        *("--", sys.executable, "-m", "testbed.traffic.tgen"),
+        "--",
+        *([plan.tgen.path] if plan.tgen else BUNDLED_TGEN),
     ]
+
+
+def open_shell(plan: Plan, messages: Console, progress: "ProgressBar") -> None:
+    """Open a plan's lab in real time, with the user's terminal as its prompt's.
+
+    Args:
+        messages: where the set-up shows what it does.
+        progress: shown until the prompt comes.
+
+    Raises:
+        TestbedError: the lab did not come to its prompt.
+    """
+    ready = ensure_ready(messages, [plan_need(plan)])
+    # Like a run's, so that what a kill -9 leaves is removed by the next call.
+    with (
+        results.staging(cache.subfolder("runs") / "shell") as directory,
+        user_terminal() as terminal,
+    ):
+
+        def on_step(step: Step) -> None:
+            if step.name == AT_PROMPT:
+                progress.bar.stop()
+                terminal.connect()
+            elif step.name == ENDING:
+                terminal.disconnect()
+            else:
+                progress.show(step)
+
+        options = [] if sys.stdin.isatty() else ["--piped"]
+        tor = ready.tors[plan_need(plan)]
+        run_in_machine(
+            ready.kernel.product("linux"),
+            experiment_command(plan, directory, tor, *options, module="testbed.shell"),
+            directory,
+            memory_mb=memory_mb(plan),
+            environment=guest_environment() | {"TERM": os.environ.get("TERM", "dumb")},
+            on_step=on_step,
+            terminal=terminal.machine_end,
+        )
 
 
 def calibrate(

@@ -4,6 +4,7 @@ Tor is built in `testbed.setup`; which option does what is Tor's own affair, and
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,6 +20,14 @@ from pydantic import (
 from testbed.errors import InputError
 from testbed.scenario import Text
 from testbed.toml_file import PROJECT, KeyProblemError, find_file, label, read_model, suggestion
+from testbed.tor.choices import (
+    CC_ALGS,
+    CHOICES,
+    SCHEDULERS,
+    consensus_parameters,
+    has_fixed_window,
+    torrc_options,
+)
 
 TOR_CONFIGS = PROJECT / "tor-configs"
 
@@ -31,6 +40,7 @@ SharedLinkPremise = Literal["one connection", "one connection per circuit"]
 _CLOSED = "the lab is closed and has one authority, which the testbed sets"
 _OWN = "the testbed sets it for every node"
 _PREMISE = "every client must have exactly one circuit, on the scenario's path"
+_CONFLUX = "the key is conflux, beside the title: write conflux = true"
 _MEMORY = "unread events would fill the relays' memory and no probe reads them"
 
 _FORBIDDEN_BY_REASON = {
@@ -60,6 +70,8 @@ _FORBIDDEN_BY_REASON = {
     """,
     _MEMORY: "TestingEnableCellStatsEvent TestingEnableConnBwEvent",
     "consensus parameters belong in the table [consensus]": "ConsensusParams",
+    'the key is cc_alg, beside the title: write cc_alg = "vegas"': "__AlwaysCongestionControl",
+    _CONFLUX: "ConfluxEnabled",
 }
 
 FORBIDDEN_OPTIONS = {
@@ -147,6 +159,22 @@ class PremiseKeys(BaseModel):
     shared_link: SharedLinkPremise
 
 
+def _one_of(kind: str, choices: Iterable[str | bool]) -> BeforeValidator:
+    """A value that is one of these, or an error with the nearest of them."""
+    names = [str(choice) for choice in choices]
+
+    def checked(value: object) -> object:
+        if value not in names:
+            raise ValueError(f"is no {kind}: {suggestion(str(value), names)}")
+        return value
+
+    return BeforeValidator(checked)
+
+
+CcAlg = Annotated[str, _one_of("congestion control of circuits", CC_ALGS)]
+Scheduler = Annotated[str, _one_of("scheduler", SCHEDULERS)]
+
+
 class VariantFile(BaseModel):
     """A variant file, before what it extends is added."""
 
@@ -157,6 +185,9 @@ class VariantFile(BaseModel):
     extends: Text | None = None
     source: Text | None = None
     patches: tuple[Text, ...] = ()
+    cc_alg: CcAlg | None = None
+    scheduler: Scheduler | None = None
+    conflux: Annotated[bool, Field(strict=True)] | None = None
     torrc: TorrcKeys = TorrcKeys()
     consensus: dict[str, Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]] = {}
     premise: PremiseKeys | None = None
@@ -167,6 +198,8 @@ class VariantFile(BaseModel):
         for name in parameters if isinstance(parameters, dict) else ():
             if not _CONSENSUS_PARAMETER.fullmatch(name):
                 raise KeyProblemError(name, "is no consensus parameter: no spaces, no signs")
+            if name == "cfx_enabled":
+                raise KeyProblemError(name, f"can't be set by a variant: {_CONFLUX}")
         return parameters
 
 
@@ -184,14 +217,15 @@ class Variant(BaseModel):
     torrc_relay: TorrcLines
     torrc_client: TorrcLines
     consensus_params: dict[str, int]
+    conflux: bool
     shared_link: SharedLinkPremise
 
 
 def read_variant(name: str) -> Variant:
     """The variant of that name in tor-configs/, or in the file at that path.
 
-    Patches of the extended variant come first; its torrc options, consensus parameters, source
-    and premise hold unless the extending variant sets them anew.
+    Patches of the extended variant come first; its keys, torrc options, consensus parameters,
+    source and premise hold unless the extending variant sets them anew.
 
     Raises:
         InputError: there is none, it can't mean what it says, or a patch or source is missing.
@@ -208,7 +242,13 @@ def read_variant(name: str) -> Variant:
         consensus_params |= content.consensus
         patches += [_patch(file, patch) for patch in content.patches]
     _no_patch_twice(path, patches)
-    return Variant(
+    if problem := next(_said_twice(chain), None):
+        raise InputError(problem)
+    choices = _choices(chain)
+    for key, value in choices.items():
+        torrc["all"] |= CHOICES[key][value].torrc
+        consensus_params |= CHOICES[key][value].consensus
+    variant = Variant(
         name=path.stem,
         title=newest.title,
         description=newest.description,
@@ -218,8 +258,12 @@ def read_variant(name: str) -> Variant:
         torrc_relay=torrc["relay"],
         torrc_client=torrc["client"],
         consensus_params=consensus_params,
+        conflux=bool(choices.get("conflux")),
         shared_link=_premise(chain),
     )
+    if variant.conflux:
+        _check_conflux(path, variant)
+    return variant
 
 
 Chain = list[tuple[Path, VariantFile]]
@@ -271,6 +315,55 @@ def _no_patch_twice(path: Path, patches: list[Path]) -> None:
         raise InputError(
             f'{label(path)}: the patch "{twice.name}" is applied twice:'
             " leave it out where the extended variant has it already"
+        )
+
+
+def _choices(chain: Chain) -> dict[str, str | bool]:
+    """The values of the keys that make a choice of Tor's, each as it was said last."""
+    return {
+        key: value
+        for _, content in chain
+        for key in CHOICES
+        if (value := getattr(content, key)) is not None
+    }
+
+
+def _said_twice(chain: Chain) -> Iterator[str]:
+    """What a table of one file sets although a key of the same or another file sets it."""
+    for file, content in chain:
+        for key in CHOICES:
+            if getattr(content, key) is None:
+                continue
+            for raw_file, raw in chain:
+                where = "" if raw_file == file else f" in {label(file)}"
+                for place in _places_of(key, raw):
+                    yield (
+                        f"{label(raw_file)}: {place} sets what the key {key}{where} sets:"
+                        f" say it once, by the key {key}"
+                    )
+
+
+def _places_of(key: str, content: VariantFile) -> Iterator[str]:
+    """Where the tables of a file set what a key sets; Tor takes an option's beginning for it."""
+    for group, options in content.torrc:
+        for said in options:
+            if any(option.lower().startswith(said.lower()) for option in torrc_options(key)):
+                yield f"torrc.{said}" if group == "all" else f"torrc.{group}.{said}"
+    for name in content.consensus.keys() & consensus_parameters(key):
+        yield f"consensus.{name}"
+
+
+def _check_conflux(path: Path, variant: Variant) -> None:
+    """Refuse linked sets where Tor would build none, or where they could not be checked."""
+    if has_fixed_window(variant.consensus_params):
+        raise InputError(
+            f"{label(path)}: conflux = true with a fixed window: Tor links no circuits then;"
+            ' write cc_alg = "vegas" too'
+        )
+    if variant.shared_link != "one connection":
+        raise InputError(
+            f'{label(path)}: conflux = true with premise.shared_link = "{variant.shared_link}":'
+            " which leg is on which connection can't be seen; leave one of them out"
         )
 
 

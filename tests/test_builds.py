@@ -279,6 +279,15 @@ def test_local_tree_without_configure_says_autogen(tor_tree: Path, progress: Pro
         tor.tor_recipe(tor.TorSource(tor_tree), [], progress)
 
 
+def test_local_tree_copied_without_its_times_is_bad_input(
+    tor_tree: Path, progress: Progress
+) -> None:
+    """`make` would call automake then, and fail where there is none."""
+    os.utime(tor_tree / "configure.ac", (2e9, 2e9))
+    with pytest.raises(InputError, match=r"configure is older than configure\.ac: .*cp -a"):
+        tor.tor_recipe(tor.TorSource(tor_tree), [], progress)
+
+
 def test_missing_patch_is_bad_input(tor_tree: Path, progress: Progress) -> None:
     with pytest.raises(InputError, match=r"nowhere\.patch: No such file"):
         tor.tor_recipe(tor.TorSource(tor_tree), [Path("nowhere.patch")], progress)

@@ -36,7 +36,6 @@ def counts(loss: float = 0.001, lost: int = 110, **changes: object) -> Direction
         delay_ms=12.5,
         loss=loss,
         queue_packets=1000,
-        netem_limit_packets=1310,
         netem_seeds=(1, 2),
     )
     right = DirectionCounts(

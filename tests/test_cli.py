@@ -5,8 +5,10 @@ No machine runs: where a run is needed, what it records is made here. Real ones 
 
 import json
 import os
+import platform
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ from test_results import SCENARIO, raw_rows, write_record
 
 from testbed import cli, runner
 from testbed.errors import TestbedError
-from testbed.machines.virtual import Cost
+from testbed.machines.watching import Cost
 from testbed.plan import Plan
 from testbed.results import directory
+from testbed.results.summary import Check
 from testbed.scenario import SCENARIOS
 from testbed.setup.builds import Build
 from testbed.setup.ready import Ready, TorNeed
@@ -103,6 +106,12 @@ def refused(
         ("scenario NoDropping --seed one", "argument --seed: invalid int value: 'one'"),
         ("scenario NoDropping --seed=-1", "--seed -1 is no whole number from 0"),
         ("scenario NoDropping --machine cloud", "argument --machine: invalid choice: 'cloud'"),
+        ("scenario NoDropping --tgen tgenn", '--tgen "tgenn": there is no such program'),
+        ("scenario NoDropping --tgen Mine.toml", "is not executable: `chmod +x Mine.toml`"),
+        ("scenario NoDropping --pcap client-exit", '--pcap "client-exit" names no link of eight'),
+        ("scenario NoDropping --pcap midle-exit", 'did you mean "middle-exit"?'),
+        ("shell Won", 'did you mean "Two"?'),
+        ("shell One --traffic bulky", 'did you mean "bulk"?'),
         ("scenario NoDropping --sede 3", "unrecognized arguments: --sede 3"),
         ("scenario NoDropping --out Mine.toml", "the output Mine.toml exists"),
         ("scenario NoDropping --out Mine.toml/run", "Mine.toml is not a directory"),
@@ -150,6 +159,15 @@ def test_bad_keys_in_a_scenario(
     line = refused(["scenario", "./Mine.toml"], monkeypatch, capsys)
     assert advice in line
     assert "Mine.toml: " in line
+
+
+def test_a_generator_that_the_machine_can_not_see(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as program:
+        Path(program.name).chmod(0o755)
+        line = refused(["scenario", "NoDropping", "--tgen", program.name], monkeypatch, capsys)
+    assert f"{program.name}: the virtual machine can't see what lies below" in line
 
 
 def test_an_output_directory_that_exists(
@@ -232,6 +250,39 @@ def test_a_valid_run(
     assert "1.88" in printed.out
     assert printed.err == "results in run\n"
     assert json.loads((folder / "run" / "summary.json").read_text())["valid"] is True
+
+
+@pytest.mark.parametrize("kept_up", [True, False])
+def test_a_run_on_the_host(folder: Path, monkeypatch: pytest.MonkeyPatch, kept_up: bool) -> None:
+    check = Check(name="processor saturation", expected="", observed="", ok=kept_up)
+
+    def run(_command: object, staging: Path, **_options: object) -> tuple[Cost, Check]:
+        return FakeMachine.run(Path(), _command, staging), check
+
+    with_machine(monkeypatch, folder, Panicking)
+    tor = Build(folder.parent / "build")
+    monkeypatch.setattr(runner, "check_host", lambda _controls, *_paths: None)
+    monkeypatch.setattr(runner, "ensure_tors", lambda _messages, needs: dict.fromkeys(needs, tor))
+    monkeypatch.setattr(runner, "run_on_host", run)
+    status = status_of(["scenario", "./Mine.toml", "--seed", "3", "--machine", "host"])
+    assert status == (cli.VALID if kept_up else cli.PREMISE_FAILED)
+    run_directory = folder / "results-host" / "Mine" / "vanilla" / "seed-3"
+    summary = json.loads((run_directory / "summary.json").read_text())
+    assert summary["machine"] == "host"
+    assert summary["valid"] is kept_up
+    assert summary["checks"][-1] == check.model_dump()
+    manifest = json.loads((run_directory / "manifest.json").read_text())
+    assert manifest["kernel"] is None
+    assert manifest["machine"]["host"]["kernel"] == platform.release()
+    assert manifest["machine"]["host"].keys() >= {"processor", "governor"}
+
+
+def test_a_host_without_root(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    line = refused(["scenario", "./Mine.toml", "--machine", "host"], monkeypatch, capsys)
+    assert "--machine host needs root, for network namespaces: put sudo before" in line
 
 
 def test_a_run_whose_premise_failed(
@@ -322,7 +373,7 @@ def test_what_is_ignored_stays_ignored(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("scenario",), ("calibrate",), ("bench",), ("list",), ("test",)]
+    "arguments", [(), ("scenario",), ("shell",), ("calibrate",), ("bench",), ("list",), ("test",)]
 )
 def test_help(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
     assert status_of([*arguments, "--help"]) == 0
@@ -334,7 +385,7 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) ->
 def test_help_names_every_command_and_status(capsys: pytest.CaptureFixture[str]) -> None:
     status_of(["--help"])
     words = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert words >= {"scenario", "calibrate", "bench", "list", "setup", "doctor", "test"}
+    assert words >= {"scenario", "shell", "calibrate", "bench", "list", "setup", "doctor", "test"}
     status_of(["scenario", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "0 valid, 1 failed, 2 bad input, 3 the run's premise failed" in shown

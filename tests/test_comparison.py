@@ -1,127 +1,163 @@
-"""The comparison of many runs with the published figures: means, what is left out, the figure.
+"""Many runs together: which count, the tables, the paper's statements, and `compare`.
 
 The run directories are made here; no experiment runs.
 """
 
+import csv
+import io
 import json
-from dataclasses import dataclass
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import polars
 import pytest
+from made_runs import Made
+from test_cli import FakeMachine, StoppedClock, folder, refused, status_of, with_machine
 
-from analysis import comparison
-from analysis.published import TABLE_4
-from testbed.errors import InputError
-from testbed.results.manifest import FORMAT
-from testbed.results.tables import SCHEMAS
+from analysis import metrics
+from analysis.published import BASELINE, TABLE_4
+from analysis.runs import SCENARIO_ORDER, Group, find_runs
+from analysis.statements import FAILS, HOLDS, OPEN, judged_statements
+from analysis.tables import Table, as_csv, as_markdown, run_tables
+from testbed import cli, repeats
+from testbed.errors import InputError, TestbedError
+from testbed.plan import make_plan
+from testbed.plan_differences import differences
+from testbed.results import read_run
 
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+__all__ = ["folder"]  # a fixture
 
 
-@dataclass(frozen=True)
-class Made:
-    """What of a run the comparison looks at."""
+def table_of(results: Path, title: str) -> Table:
+    return next(table for table in run_tables(find_runs(results)) if table.title.startswith(title))
 
-    variant: str = "vanilla"
-    scenario: str = "NoDropping"
-    seed: int = 1
-    throughput_mb_per_s: float | None = 2.0
-    round_trip_ms: float | None = 90.0
-    traffic: str = "bulk"
-    duration_s: float = 300.0
-    valid: bool = True
 
-    def summary(self) -> dict[str, Any]:
-        check = {"name": "shared link before measuring", "expected": "1", "observed": "2"}
-        no_tail = {"mean": 2.5, "median": 2.5, "p95": 2.5}
-        return {
-            "scenario": self.scenario,
-            "scenario_title": "a scenario",
-            "variant": self.variant,
-            "variant_title": "a variant",
-            "traffic": self.traffic,
-            "seed": self.seed,
-            "duration_s": self.duration_s,
-            "machine": "virtual",
-            "valid": self.valid,
-            "checks": [{**check, "ok": self.valid}],
-            "transfers": {"completed": 2, "failed": 0},
-            "throughput_mb_per_s": {"mean": self.throughput_mb_per_s, "sd": 9.0},
-            "time_to_first_byte_s": no_tail,
-            "time_to_last_byte_s": no_tail,
-            "circuit_round_trip_ms": {"mean": self.round_trip_ms, "sd": 9.0, "median": 1.0},
-            "circuit_build_time_ms": {"mean": 1.0, "sd": None, "median": 1.0},
-            "shared_link": {"connections": 1, "circuits": 8},
-            "cost": {"virtual_s": 1.0, "wall_s": 1.0, "cpu_s": 1.0, "delivered_mb": 1.0},
-            "notes": [],
+# What a run's numbers are of.
+
+
+@pytest.mark.parametrize(("traffic", "clients"), [("audio", 1), ("bulk", 2)])
+def test_only_the_clients_under_test_count(tmp_path: Path, traffic: str, clients: int) -> None:
+    """Whatever client1's bulk transfers take beside audio; beside bulk they are under test too."""
+    run = read_run(Made(scenario="One", traffic=traffic, time_s=4.0).write(tmp_path))
+    assert metrics.transfers(run)["time_to_last_byte_s"].to_list() == [4.0] * 2 * clients
+    assert metrics.round_trips_ms(run).to_list() == [90.0] * clients
+    assert metrics.build_times_ms(run).to_list() == pytest.approx([150.0] * clients)
+    assert {metric.key: metric.of(run) for metric in metrics.METRICS} == pytest.approx(
+        {
+            "throughput_mb_per_s.mean": 5 / 4,
+            "time_to_first_byte_s.mean": 0.1,
+            "time_to_last_byte_s.mean": 4.0,
+            "time_to_last_byte_s.median": 4.0,
+            "time_to_last_byte_s.p95": 4.0,
+            "circuit_round_trip_ms.mean": 90.0,
+            "circuit_build_time_ms.mean": 150.0,
         }
-
-    def write(self, results: Path, key: str | None = None) -> Path:
-        """The run's directory where `run.py` puts it; two whole transfers and two that aren't."""
-        folder = results / self.scenario / self.variant / f"seed-{self.seed}"
-        while folder.exists():
-            folder = folder.with_name(f"{folder.name}-again")
-        folder.mkdir(parents=True)
-        (folder / "summary.json").write_text(json.dumps(self.summary()))
-        manifest = {
-            "format": FORMAT,
-            "plan_key": key or str(self),
-            "plan": {},
-            "measuring_start_s": 0.0,
-        }
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        for name, schema in SCHEMAS.items():
-            polars.DataFrame(
-                self.transfers() if name == "transfers" else [], schema=schema
-            ).write_parquet(folder / f"{name}.parquet")
-        return folder
-
-    def transfers(self) -> list[dict[str, Any]]:
-        rows = [(2.0, True, True), (3.0, True, True), (50.0, False, True), (60.0, True, False)]
-        nothing = dict.fromkeys(SCHEMAS["transfers"])
-        return [
-            {**nothing, "time_to_last_byte_s": time_s, "ok": ok, "measured": measured}
-            for time_s, ok, measured in rows
-        ]
+    )
 
 
-def rows_of(results: Path) -> list[tuple[str, ...]]:
-    return list(comparison.table_rows(comparison.find_runs(results)))
+def test_metrics_of_a_run_without_a_transfer(tmp_path: Path) -> None:
+    run = read_run(Made(time_s=None, round_trip_ms=None).write(tmp_path))
+    missing = [metric.key for metric in metrics.METRICS if metric.of(run) is None]
+    assert len(missing) == len(metrics.METRICS) - 1
+    assert metrics.THROUGHPUT.by_seed([run]) == {}
 
 
-def test_means_and_deviations_are_over_runs(tmp_path: Path) -> None:
-    for seed, mb_per_s, ms in ((1, 2.0, 80.0), (2, 2.2, 90.0), (3, 2.4, 100.0)):
-        Made(seed=seed, throughput_mb_per_s=mb_per_s, round_trip_ms=ms).write(tmp_path)
-    # Deviations from the mean are 0.2, 0 and 0.2; 10, 0 and 10; n - 1 = 2.
-    assert rows_of(tmp_path) == [
-        (
-            "vanilla",
-            "NoDropping",
-            "3 of 300 s",
-            "2.20 ± 0.20",
-            "2.00 ± 0.04",
-            "90 ± 10",
-            "88 ± 14",
-        )
-    ]
+def test_a_plan_that_does_not_say_who_ran_what_is_named(tmp_path: Path) -> None:
+    run = read_run(Made(changed={"traffic_by_client": {}}).write(tmp_path))
+    with pytest.raises(TestbedError, match=r"manifest\.json: plan\.traffic_by_client names no"):
+        metrics.clients_under_test(run)
+
+
+# Which runs count.
+
+
+def test_only_valid_whole_runs_count_and_the_others_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Made().write(tmp_path)
+    invalid = Made(seed=2, time_s=0.1, valid=False).write(tmp_path)
+    damaged = Made(seed=3, time_s=0.1).write(tmp_path)
+    (damaged / "transfers.parquet").write_bytes(b"PAR1")
+    foreign = Made(seed=4, time_s=0.1, changed={"traffic_by_client": {}}).write(tmp_path)
+    old = Made(seed=5, time_s=0.1).write(tmp_path)
+    (old / "delivered.parquet").unlink()
+    failed = damaged.with_name("seed-6.failed-1")
+    failed.mkdir()
+    (failed / "error.txt").write_text("over\n")
+    under_way = damaged.with_name(".seed-7.partial-17")
+    under_way.mkdir()
+    (under_way / "summary.json").write_text("{")
+    assert status_of(["tables", str(tmp_path)]) == cli.VALID
+    printed = capsys.readouterr()
+    assert "2.00" in printed.out
+    assert "50.00" not in printed.out
+    assert f"left out: {invalid}: invalid: shared link before measuring\n" in printed.err
+    assert f"left out: {damaged}: {damaged}/transfers.parquet: not a whole" in printed.err
+    assert f"left out: {foreign}: {foreign}/manifest.json: plan.traffic_by_client" in printed.err
+    assert f"left out: {old}: {old}/delivered.parquet is missing" in printed.err
+    assert f"left out: {failed}: {failed} is what a failed run left" in printed.err
+    assert printed.err.count("left out") == 5
+
+
+def test_a_plan_counts_once(tmp_path: Path) -> None:
+    first = Made().write(tmp_path)
+    Made(time_s=0.1).write(tmp_path)
+    found = find_runs(tmp_path)
+    assert [[run.directory for run in runs] for runs in found.valid.values()] == [[first]]
+    assert found.left_out[0].endswith(f"of the same plan as {first}")
+
+
+def test_runs_of_unlike_plans_are_not_averaged(tmp_path: Path) -> None:
+    first = Made(seed=1).write(tmp_path)
+    Made(seed=2).write(tmp_path)
+    Made(seed=3, changed={"topology": "another"}).write(tmp_path)
+    found = find_runs(tmp_path)
+    assert [len(runs) for runs in found.valid.values()] == [2]
+    (reason,) = found.left_out
+    assert f'not averaged with {first}: topology is "another", not "eight_clients"' in reason
+
+
+def test_other_traffic_and_other_durations_are_groups_of_their_own(tmp_path: Path) -> None:
+    for seed in (2, 1):
+        Made(seed=seed).write(tmp_path)
+    Made(duration_s=20).write(tmp_path)
+    Made(traffic="audio").write(tmp_path)
+    found = find_runs(tmp_path)
+    assert {group: [run.summary.seed for run in runs] for group, runs in found.valid.items()} == {
+        Group("vanilla", "NoDropping", "bulk", 20): [1],
+        Group("vanilla", "NoDropping", "bulk", 300): [1, 2],
+        Group("vanilla", "NoDropping", "audio", 300): [1],
+    }
+
+
+# The tables.
+
+
+def test_means_and_deviations_are_over_runs_beside_the_published_ones(tmp_path: Path) -> None:
+    # 5 MB in so many seconds: 2.0, 2.5 and 2.5 MB/s; deviations 1/3, 1/6 and 1/6, n - 1 = 2.
+    for seed, time_s, ms in ((1, 2.5, 80.0), (2, 2.0, 90.0), (3, 2.0, 100.0)):
+        Made(seed=seed, time_s=time_s, round_trip_ms=ms).write(tmp_path)
+    table = table_of(tmp_path, "Throughput")
+    assert table.columns[:4] == ("variant", "scenario", "runs of 300 s", "throughput, MB/s")
+    (row,) = table.rows
+    assert row[:6] == ("vanilla", "NoDropping", "3", "2.33 ± 0.29", "2.00 ± 0.04", "0 %")
+    assert row[6:] == ("90 ± 10", "88 ± 14", "0 %")
 
 
 def test_changes_are_against_the_same_variant_without_loss(tmp_path: Path) -> None:
     Made().write(tmp_path)
-    Made(variant="pctls", throughput_mb_per_s=4.0, round_trip_ms=50).write(tmp_path)
-    Made(scenario="SharedDropping", throughput_mb_per_s=0.5, round_trip_ms=99).write(tmp_path)
-    Made("pctls", "SharedDropping", throughput_mb_per_s=3.0, round_trip_ms=50).write(tmp_path)
-    rows = {row[:2]: row for row in rows_of(tmp_path)}
-    assert rows["vanilla", "SharedDropping"][3:] == (
-        "0.50 (-75 %)",
-        "0.37 ± 0.04 (-81 %)",
-        "99 (+10 %)",
-        "97 ± 15 (+10 %)",
+    Made("pctls", time_s=1.25, round_trip_ms=50).write(tmp_path)
+    Made(scenario="SharedDropping", time_s=10.0, round_trip_ms=99).write(tmp_path)
+    Made("pctls", "SharedDropping", time_s=2.0, round_trip_ms=50).write(tmp_path)
+    rows = {row[:2]: row[3:] for row in table_of(tmp_path, "Throughput").rows}
+    assert rows["vanilla", "SharedDropping"] == (
+        *("0.50 (-75 %)", "0.37 ± 0.04 (-81 %)", "-17 %"),
+        *("99 (+10 %)", "97 ± 15 (+10 %)", "+12.9 %"),
     )
-    assert rows["pctls", "SharedDropping"][3:5] == ("3.00 (-25 %)", "1.86 ± 0.08 (-6 %)")
-    assert rows["pctls", "SharedDropping"][5] == "50"
+    assert rows["pctls", "SharedDropping"] == (
+        *("2.50 (-38 %)", "1.86 ± 0.08 (-6 %)", "-4 %"),
+        *("50 (0 %)", "76 ± 8 (+1 %)", "+7 %"),
+    )
 
 
 def test_rows_stand_as_in_the_paper_and_others_after_them(tmp_path: Path) -> None:
@@ -129,109 +165,90 @@ def test_rows_stand_as_in_the_paper_and_others_after_them(tmp_path: Path) -> Non
         ("mine", "NoDropping"),
         ("pctls", "SharedDropping"),
         ("pctls", "NoDropping"),
-        ("vanilla", "Another"),
         ("vanilla", "SharedDropping"),
         ("vanilla", "DroppingRemaining"),
     ):
         Made(variant, scenario).write(tmp_path)
-    assert [row[:2] for row in rows_of(tmp_path)] == [
-        ("vanilla", "DroppingRemaining"),
-        ("vanilla", "SharedDropping"),
-        ("vanilla", "Another"),
-        ("pctls", "NoDropping"),
-        ("pctls", "SharedDropping"),
-        ("mine", "NoDropping"),
+    Made(traffic="audio", duration_s=20).write(tmp_path)
+    rows = table_of(tmp_path, "Throughput").rows
+    assert [row[:3] for row in rows] == [
+        ("vanilla", "DroppingRemaining", "1 of 300 s"),
+        ("vanilla", "SharedDropping", "1 of 300 s"),
+        ("vanilla", "NoDropping-audio", "1 of 20 s"),
+        ("pctls", "NoDropping", "1 of 300 s"),
+        ("pctls", "SharedDropping", "1 of 300 s"),
+        ("mine", "NoDropping", "1 of 300 s"),
     ]
-    assert [row[4] for row in rows_of(tmp_path)][2] == "-"  # the paper has no such scenario
+    assert rows[2][4:6] == rows[5][4:6] == ("-", "-")  # the paper has neither
 
 
-def test_other_traffic_and_other_durations_are_not_averaged_in(tmp_path: Path) -> None:
-    Made(throughput_mb_per_s=2.0).write(tmp_path)
-    Made(throughput_mb_per_s=1.0, duration_s=20).write(tmp_path)
-    Made(throughput_mb_per_s=0.1, traffic="audio").write(tmp_path)
-    rows = rows_of(tmp_path)
-    assert [row[1:5] for row in rows] == [
-        ("NoDropping", "1 of 20 s", "1.00", "2.00 ± 0.04"),
-        ("NoDropping", "1 of 300 s", "2.00", "2.00 ± 0.04"),
-        ("NoDropping-audio", "1 of 300 s", "0.10", "-"),
-    ]
+def test_the_published_changes_are_those_of_the_published_figures() -> None:
+    """Within a percent: the paper rounded its changes from figures with more digits."""
+    for (variant, _), row in TABLE_4.items():
+        baseline = TABLE_4[variant, BASELINE]
+        for figure, base in (
+            (row.throughput_mb_per_s, baseline.throughput_mb_per_s),
+            (row.circuit_round_trip_ms, baseline.circuit_round_trip_ms),
+        ):
+            assert figure.mean / base.mean - 1 == pytest.approx(figure.change, abs=0.01)
 
 
-def test_only_valid_whole_runs_count_and_the_others_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Made().write(tmp_path)
-    invalid = Made(seed=2, throughput_mb_per_s=99.0, valid=False).write(tmp_path)
-    damaged = Made(seed=3, throughput_mb_per_s=99.0).write(tmp_path)
-    (damaged / "transfers.parquet").write_bytes(b"PAR1")
-    failed = tmp_path / "NoDropping" / "vanilla" / "seed-4.failed-1"
-    failed.mkdir()
-    (failed / "error.txt").write_text("over\n")
-    under_way = tmp_path / "NoDropping" / "vanilla" / ".seed-5.partial-17"
-    under_way.mkdir()
-    (under_way / "summary.json").write_text("{")
-    assert comparison.main([str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert "2.00" in shown
-    assert "99" not in shown.replace(str(tmp_path), "")
-    assert f"left out: {invalid}: invalid: shared link before measuring\n" in shown
-    assert f"left out: {damaged}: {damaged}/transfers.parquet: not a whole" in shown
-    assert f"left out: {failed}: {failed} is what a failed run left" in shown
-    assert shown.count("left out") == 3
+def test_what_the_client_under_test_saw(tmp_path: Path) -> None:
+    # The seconds that count lie between 0.1 s and 5.2 s: all but the last. Two stalls, three of
+    # five seconds short, 30 kB/s on average; then none.
+    seconds = ([50, 20, 10, 50, 20, 90], [50] * 6)
+    for seed, delivered_kb in enumerate(seconds, start=1):
+        Made("pctls", "Two", seed, "audio", time_s=5.2, delivered_kb=delivered_kb).write(tmp_path)
+    Made("vanilla", "One", traffic="web").write(tmp_path)
+    rows = table_of(tmp_path, "Two clients").rows
+    assert rows[0][:4] == ("One", "web", "vanilla", "1")
+    assert rows[0][8:] == ("-", "-", "-")
+    assert rows[1] == (
+        *("Two", "audio", "pctls", "2", "5.20 ± 0.00", "5.20 ± 0.00", "90 ± 0", "2 ± 0"),
+        *("40.0 ± 14.1", "12.0 ± 17.0", "30.0 ± 42.4"),
+    )
 
 
-def test_a_plan_counts_once(tmp_path: Path) -> None:
-    first = Made().write(tmp_path, key="k")
-    Made(throughput_mb_per_s=9.0).write(tmp_path, key="k")
-    found = comparison.find_runs(tmp_path)
-    assert [[run.directory for run in runs] for runs in found.valid.values()] == [[first]]
-    assert found.left_out[0].endswith(f"of the same plan as {first}")
+def test_markdown_and_csv_have_a_cell_for_each_column(tmp_path: Path) -> None:
+    Made(scenario="SharedDropping").write(tmp_path)
+    Made(scenario="Two", traffic="audio").write(tmp_path)
+    for table in run_tables(find_runs(tmp_path)):
+        count = len(table.columns)
+        assert {line.count("|") for line in as_markdown(table).splitlines()} == {count + 1}
+        rows = list(csv.reader(io.StringIO(as_csv(table))))
+        assert [tuple(row) for row in rows] == [table.columns, *table.rows]
+    assert "| 2.00 | 0.37 ± 0.04 (-81 %) | -17 % |" in as_markdown(table_of(tmp_path, "Through"))
 
 
-def test_runs_without_a_transfer_show_a_dash(tmp_path: Path) -> None:
-    Made(throughput_mb_per_s=None, round_trip_ms=None).write(tmp_path)
-    assert rows_of(tmp_path)[0][3:] == ("-", "2.00 ± 0.04", "-", "88 ± 14")
-
-
-def test_markdown_has_a_cell_for_each_heading(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Made().write(tmp_path)
-    assert comparison.main([str(tmp_path), "--markdown"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.count("|") for line in lines] == [8, 8, 8]
-    assert lines[2].startswith("| vanilla | NoDropping | 1 of 300 s | 2.00 |")
-
-
-def test_the_terminal_table_fits_eighty_columns(
+def test_the_table_of_throughput_fits_eighty_columns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for seed in (1, 2):
-        for scenario in comparison.SCENARIO_ORDER:
-            Made(scenario=scenario, seed=seed, throughput_mb_per_s=2.0 + seed).write(tmp_path)
-    comparison.main([str(tmp_path)])
+        for scenario in SCENARIO_ORDER[:3]:
+            Made(scenario=scenario, seed=seed, time_s=2.5 / seed).write(tmp_path)
+    status_of(["tables", str(tmp_path)])
     shown = capsys.readouterr().out
-    assert "DroppingRemaining" in shown
+    for whole in ("DroppingRemaining", "throughput", "± 1.41", "(-81 %)", "+12.9 %"):
+        assert whole in shown
     assert "…" not in shown
 
 
-def test_the_figure_has_a_panel_a_scenario_and_a_line_a_variant(tmp_path: Path) -> None:
-    for variant in ("vanilla", "pctls"):
-        for scenario in ("NoDropping", "SharedDropping"):
-            Made(variant, scenario).write(tmp_path)
-    file = tmp_path / "times.png"
-    assert comparison.main([str(tmp_path), "--figure", str(file)]) == 0
-    assert file.read_bytes().startswith(PNG_SIGNATURE)
-    file = tmp_path / "times.svg"
-    assert comparison.main([str(tmp_path), "--figure", str(file)]) == 0
-    assert file.read_text().count("<!-- time to last byte, s -->") == 2
-
-
-def test_only_whole_measured_transfers_are_drawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["--json", "--csv", "--markdown"])
+def test_tables_for_programs_and_documents(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
     Made().write(tmp_path)
-    (runs,) = comparison.find_runs(tmp_path).valid.values()
-    assert comparison._times_to_last_byte_s(runs) == [2.0, 3.0]
+    left_out = Made(seed=2, valid=False).write(tmp_path)
+    assert status_of(["tables", str(tmp_path), form]) == cli.VALID
+    printed = capsys.readouterr()
+    (table,) = run_tables(find_runs(tmp_path))
+    if form == "--json":
+        content = json.loads(printed.out)
+        assert content["tables"][0]["rows"] == [list(row) for row in table.rows]
+        assert content["left_out"][0].startswith(str(left_out))
+    else:
+        assert printed.out.strip() == (as_csv if form == "--csv" else as_markdown)(table).strip()
 
 
 @pytest.mark.parametrize(
@@ -239,34 +256,265 @@ def test_only_whole_measured_transfers_are_drawn(tmp_path: Path) -> None:
     [
         (["nowhere"], "nowhere is no directory"),
         (["empty"], "empty holds no run"),
-        (["invalid", "--figure", "f.png"], "f.png is not drawn: no run counts"),
-        (["valid", "--figure", "f.doc"], "--figure f.doc: "),
-        (["valid", "--figure", "nowhere/f.png"], "--figure nowhere/f.png: "),
+        (["empty", "--csv", "--json"], "not allowed with argument"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(
-    tmp_path: Path,
+def test_directories_without_runs_are_refused(
+    folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
+    arguments: Sequence[str],
     message: str,
 ) -> None:
-    (tmp_path / "empty").mkdir()
-    Made(valid=False).write(tmp_path / "invalid")
-    Made().write(tmp_path / "valid")
-    monkeypatch.chdir(tmp_path)
-    assert comparison.main(arguments) == InputError.exit_status
-    error = capsys.readouterr().err
-    assert error.startswith(f"analysis.comparison: {message}")
-    assert error.count("\n") == 1
+    (folder / "empty").mkdir()
+    assert message in refused(["tables", *arguments], monkeypatch, capsys)
 
 
-def test_the_published_changes_are_those_of_the_published_figures() -> None:
-    """Within a percent: the paper rounded its changes from figures with more digits."""
-    for (variant, _), row in TABLE_4.items():
-        baseline = TABLE_4[variant, comparison.BASELINE]
-        for (value, _), (base, _), change in (
-            (row.throughput_mb_per_s, baseline.throughput_mb_per_s, row.throughput_change),
-            (row.circuit_round_trip_ms, baseline.circuit_round_trip_ms, row.round_trip_change),
-        ):
-            assert value / base - 1 == pytest.approx(change, abs=0.01)
+# The paper's statements.
+
+
+def write_both(
+    results: Path, scenario: str, traffic: str, vanilla_s: float, pctls_s: float
+) -> None:
+    """Three runs each that take so long on average; the pairs' ratios are 0.4 % apart."""
+    for variant, time_s, spread in (("vanilla", vanilla_s, 0.002), ("pctls", pctls_s, -0.002)):
+        for seed in (1, 2, 3):
+            Made(
+                *(variant, scenario, seed, traffic),
+                time_s=time_s * (1 + spread * (seed - 2)),
+                round_trip_ms=100.0 * (1 if variant == "vanilla" else 0.5 + 0.01 * seed),
+                window=120 if variant == "vanilla" else 100 + seed,
+            ).write(results)
+
+
+def verdicts(results: Path) -> dict[str, str]:
+    found = judged_statements(find_runs(results))
+    return {statement.text: statement.verdict for statement in found}
+
+
+def test_statements_that_hold(tmp_path: Path) -> None:
+    for traffic, vanilla_s, pctls_s in (
+        *(("audio", 5.0, 4.9), ("video", 6.0, 6.1)),
+        *(("web", 2.0, 3.0), ("bulk", 9.0, 4.0)),
+    ):
+        write_both(tmp_path, "Two", traffic, vanilla_s, pctls_s)
+    for traffic, vanilla_s, pctls_s in (("audio", 6.0, 5.0), ("video", 9.0, 5.0), ("bulk", 30, 5)):
+        write_both(tmp_path, "Three", traffic, vanilla_s, pctls_s)
+    assert verdicts(tmp_path) == {
+        "Two: the circuit round trip is shorter with pctls": HOLDS,
+        "Two: audio and video take nearly equally long": HOLDS,
+        "Two: web is faster with vanilla": HOLDS,
+        "Two: bulk is faster with pctls": HOLDS,
+        "Two: the sending congestion window is around 120 segments": HOLDS,
+        "Three: the circuit round trip is shorter with pctls": HOLDS,
+        "Three: every model is faster with pctls": HOLDS,
+        "Three: the longer the transfer, the more it gains with pctls": HOLDS,
+        "Three: the sending congestion window is ten segments or more": HOLDS,
+    }
+    numbers = {one.text: one.numbers for one in judged_statements(find_runs(tmp_path))}
+    assert "bulk -56 % (-" in numbers["Two: bulk is faster with pctls"]
+
+
+def test_statements_that_do_not_hold(tmp_path: Path) -> None:
+    for traffic, vanilla_s, pctls_s in (("audio", 5.0, 6.0), ("video", 5.0, 6.0), ("web", 5, 4)):
+        write_both(tmp_path, "Two", traffic, vanilla_s, pctls_s)
+    for traffic, vanilla_s, pctls_s in (
+        *(("audio", 5.0, 1.0), ("video", 6.0, 3.0)),
+        *(("web", 7.0, 6.0), ("bulk", 8.0, 9.0)),
+    ):
+        write_both(tmp_path, "One", traffic, vanilla_s, pctls_s)
+    found = verdicts(tmp_path)
+    assert found["Two: audio and video take nearly equally long"] == FAILS
+    assert found["Two: web is faster with vanilla"] == FAILS
+    assert found["One: every model is faster with pctls"] == FAILS
+    assert found["One: the longer the transfer, the more it gains with pctls"] == FAILS
+
+
+def test_statements_that_need_more_runs(tmp_path: Path) -> None:
+    for variant in ("vanilla", "pctls"):
+        Made(variant, "One").write(tmp_path)
+    assert set(verdicts(tmp_path).values()) == {OPEN}
+    write_both(tmp_path / "more", "One", "bulk", 9.0, 4.0)
+    assert set(verdicts(tmp_path / "more").values()) == {OPEN}  # of one model of four
+    assert table_of(tmp_path, "What the paper says").rows[0][1] == OPEN
+
+
+def test_gains_too_close_to_be_told_apart(tmp_path: Path) -> None:
+    for traffic, vanilla_s, pctls_s in (("audio", 5.0, 4.0), ("video", 6.0, 4.79), ("bulk", 9, 4)):
+        write_both(tmp_path, "Three", traffic, vanilla_s, pctls_s)
+    found = verdicts(tmp_path)
+    assert found["Three: every model is faster with pctls"] == HOLDS
+    assert found["Three: the longer the transfer, the more it gains with pctls"] == OPEN
+
+
+def test_statements_are_on_runs_of_the_same_duration(tmp_path: Path) -> None:
+    write_both(tmp_path, "Two", "bulk", 9.0, 4.0)
+    for seed in (1, 2, 3):
+        Made("vanilla", "Two", seed, duration_s=600, time_s=0.1).write(tmp_path)
+    assert verdicts(tmp_path)["Two: bulk is faster with pctls"] == HOLDS
+
+
+# Plans.
+
+
+def test_differences_of_plans_are_named() -> None:
+    one = make_plan("Two", "vanilla", seed=1, duration=20).model_dump(mode="json")
+    other_seed = make_plan("Two", "vanilla", seed=2, duration=20).model_dump(mode="json")
+    assert differences(one, one) == ""
+    assert differences(one, other_seed, but_seed=True) == ""
+    assert differences(one, other_seed).startswith("seed is 1, not 2; links.0.netem_seeds.0 is")
+    newer = one | {"encrypted": False, "extras": [], "tor": one["tor"] | {"newest": True}}
+    assert differences(one, newer) == "tor.newest is missing, not true"
+
+
+def test_so_many_differences_as_one_can_read_are_named() -> None:
+    there = make_plan("Two", "vanilla", seed=1, duration=20).model_dump(mode="json")
+    here = make_plan("Two", "vanilla", seed=2, traffic="web").model_dump(mode="json")
+    here["variant_title"] = "Vanilla, as its readers know it"
+    there["tor"]["consensus_params"], here["tor"]["consensus_params"] = {}, {"cc_alg": 2}
+    assert differences(there, here, but_seed=True) == (
+        'traffic is "bulk", not "web"; duration_s is 20.0, not 300.0;'
+        ' traffic_by_client.client2 is "bulk", not "web"; tor.consensus_params.cc_alg is missing,'
+        " not 2"
+    )
+    here["links"][0]["loss"] = 0.5
+    assert differences(there, here, but_seed=True).endswith("; and 1 more")
+
+
+def test_plans_are_made_pair_by_pair() -> None:
+    plans = repeats.paired_plans("One", ["vanilla", "pctls"], 2, traffic="web")
+    assert [(plan.seed, plan.variant) for plan in plans] == [
+        *((1, "vanilla"), (1, "pctls")),
+        *((2, "vanilla"), (2, "pctls")),
+    ]
+    assert plans[0].links == plans[1].links != plans[2].links
+    assert {plan.traffic_by_client["client2"] for plan in plans} == {"web"}
+
+
+# compare.
+
+VARIANT = 'title = "Mine"\nextends = "vanilla"\n[consensus]\ncellq_high = 64\n'
+COMPARE = ("compare", "./Mine.toml", "vanilla", "./queue.toml", "--runs", "2")
+
+
+@pytest.fixture
+def two_variants(folder: Path) -> Path:
+    (folder / "queue.toml").write_text(VARIANT, encoding="utf-8")
+    return folder
+
+
+def test_only_missing_runs_are_made(
+    two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, two_variants, FakeMachine)
+    assert status_of(COMPARE) == cli.VALID
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == [
+        "run 1 of 4: Mine, vanilla, seed 1",
+        "run 2 of 4: Mine, queue, seed 1",
+        "run 3 of 4: Mine, vanilla, seed 2",
+        "run 4 of 4: Mine, queue, seed 2",
+    ]
+    assert printed.out.startswith("Mine, bulk, 10 s: queue against vanilla")
+    assert "nearly equal: 0 % to 0 %" in printed.out
+    shutil.rmtree("results/Mine/queue/seed-2")
+    assert status_of(COMPARE) == cli.VALID
+    assert capsys.readouterr().err == "run 1 of 1: Mine, queue, seed 2\n"
+
+
+def test_compared_for_programs(
+    two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, two_variants, FakeMachine)
+    assert status_of([*COMPARE, "--json"]) == cli.VALID
+    content = json.loads(capsys.readouterr().out)
+    assert (content["scenario"], content["traffic"], content["duration_s"]) == ("Mine", "bulk", 10)
+    assert content["left_out"] == []
+    records = content["comparisons"]
+    assert [record["metric"] for record in records] == [metric.key for metric in metrics.METRICS]
+    # 5 MB in 2 s by client1 and in 4 s by client2.
+    assert records[0]["before"] == records[0]["after"] == {"1": 1.875, "2": 1.875}
+    assert (records[0]["first_mean"], records[0]["first_runs"]) == (1.875, 2)
+    assert (records[0]["change"], records[0]["low"], records[0]["high"]) == (0, 0, 0)
+    assert status_of([*COMPARE, "--csv"]) == cli.VALID
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["metric"] for row in rows] == [record["metric"] for record in records]
+    assert float(rows[0]["other_mean"]) == 1.875
+    assert rows[0]["words"] == records[0]["words"]
+
+
+def test_several_variants_are_each_held_against_the_first(
+    two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, two_variants, FakeMachine)
+    (two_variants / "third.toml").write_text(VARIANT, encoding="utf-8")
+    assert status_of([*COMPARE[:4], "./third.toml", "--runs", "1"]) == cli.VALID
+    printed = capsys.readouterr().out
+    assert "10 s: queue against vanilla" in printed
+    assert "10 s: third against vanilla" in printed
+    assert "not enough runs" in printed
+
+
+def test_invalid_runs_are_named_and_not_made_again(
+    two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, two_variants, StoppedClock)
+    for made in (4, 0):
+        assert status_of(COMPARE) == cli.PREMISE_FAILED
+        printed = capsys.readouterr()
+        assert "nothing to compare" in printed.out
+        assert printed.err.count("left out: results/Mine/") == 4
+        assert "invalid: duration by the machine's clock" in printed.err
+        assert printed.err.count("run ") == made
+
+
+def test_a_run_of_another_plan_is_named(
+    two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_machine(monkeypatch, two_variants, FakeMachine)
+    assert status_of(COMPARE) == cli.VALID
+    capsys.readouterr()
+    (two_variants / "queue.toml").write_text(VARIANT.replace("64", "65"), encoding="utf-8")
+    line = refused(COMPARE, monkeypatch, capsys)
+    assert "results/Mine/queue/seed-1 is of another plan: tor.consensus_params.cellq_high" in line
+    assert "is 64, not 65" in line
+    assert "remove it, move it away" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        ("compare One vanilla", "the following arguments are required: B"),
+        ("compare One vanilla vanilla", "two of the variants are called vanilla"),
+        ("compare One vanilla pctl", 'did you mean "pctls"?'),
+        ("compare Ones vanilla pctls", 'did you mean "One"?'),
+        ("compare One vanilla pctls --runs 0", "--runs 0 is none"),
+        ("compare One vanilla pctls --runs many", "argument --runs: invalid int value"),
+        ("compare One vanilla pctls --traffic bulky", 'did you mean "bulk"?'),
+        ("compare One vanilla pctls --json --csv", "not allowed with argument"),
+    ],
+)
+def test_bad_input(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    advice: str,
+) -> None:
+    assert advice in refused(arguments.split(), monkeypatch, capsys)
+
+
+def test_what_is_in_the_way_of_a_run_is_named(
+    two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = two_variants / "results" / "Mine" / "vanilla" / "seed-1"
+    place.mkdir(parents=True)
+    assert f"{place.relative_to(two_variants)} is in the way" in refused(
+        COMPARE, monkeypatch, capsys
+    )
+    assert repeats.missing([]) == []
+    place.rmdir()
+    place.parent.rmdir()
+    place.parent.write_text("no directory")
+    assert "is not a directory" in refused(COMPARE, monkeypatch, capsys)
+    assert InputError.exit_status == cli.BAD_INPUT

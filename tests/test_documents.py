@@ -14,6 +14,7 @@ from string import Template
 import pytest
 
 from testbed import cli
+from testbed.batch import read_batch
 from testbed.plan import make_plan
 from testbed.toml_file import PROJECT
 
@@ -65,7 +66,12 @@ def test_shown_files_can_be_planned(tmp_path: Path, name: str, text: str) -> Non
     file.write_text(text, encoding="utf-8")
     for patch in tomllib.loads(text).get("patches", []):
         shutil.copy(EXAMPLES / patch, tmp_path)
-    if "topology" in tomllib.loads(text):
+    if "runs" in tomllib.loads(text):
+        for other_name, other in toml_blocks():
+            (tmp_path / other_name).write_text(other, encoding="utf-8")
+        shutil.copy(EXAMPLES / "no-delay.patch", tmp_path)
+        assert read_batch(str(file)).plans
+    elif "topology" in tomllib.loads(text):
         assert make_plan(str(file), "vanilla").scenario == file.stem
     else:
         assert make_plan("NoDropping", str(file)).variant == file.stem

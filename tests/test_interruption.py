@@ -23,7 +23,8 @@ from rich.console import Console
 
 from testbed.errors import TestbedError
 from testbed.machines import virtual
-from testbed.machines.virtual import Cost, Step, run_in_machine
+from testbed.machines.virtual import run_in_machine
+from testbed.machines.watching import LOG_TAIL_LINES, Cost, Step
 from testbed.plan import make_plan
 from testbed.runner import plan_need
 from testbed.setup import cache, environment
@@ -128,14 +129,14 @@ def test_what_is_wrong_counts_also_when_the_command_ended_well(
 def test_only_the_logs_tail_is_told(tmp_path: Path, stand_in: Callable[[str], Path]) -> None:
     error = error_of(stand_in("seq 1000; echo 'Kernel panic'; exit 1"), tmp_path / "staging")
     lines = error.splitlines()
-    assert len(lines) == 1 + virtual.LOG_TAIL_LINES
-    assert lines[1] == f"  {1000 - virtual.LOG_TAIL_LINES + 2}"
+    assert len(lines) == 1 + LOG_TAIL_LINES
+    assert lines[1] == f"  {1000 - LOG_TAIL_LINES + 2}"
 
 
 @pytest.mark.parametrize(
     ("commands", "said"),
     [
-        ("kill -KILL $$", "the guest's kernel was killed by SIGKILL\n  (the guest's console"),
+        ("kill -KILL $$", "the guest's kernel was killed by SIGKILL\n  (kernel.log stayed empty"),
         (
             "echo why; exit 3",
             "the guest's kernel ended with status 3 before its command had\n  why",

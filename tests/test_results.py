@@ -124,6 +124,7 @@ def reading(link: Link, turned: bool, when: str) -> dict[str, Any]:
         "sent_packets": count,
         "sent_bytes": 1000 * count,
         "dropped_packets": 20 if count and link.loss else 0,
+        "overflowed_packets": 0,
         "bundled_segments": 0,
         "received_packets": count,
         "received_bytes": 986 * count,
@@ -185,6 +186,17 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
             round_trip("client2", None),
         ],
         "sockets": [socket_sample(0.2 * number) for number in range(50)],
+        "competing": [],
+        "queues": [
+            {
+                "time_s": START_S + 1,
+                "relay": "exit1",
+                "queue": "7",
+                "connection": "2",
+                "removed_cells": 100,
+                "waited_ms": 1500,
+            }
+        ],
         "links": [
             reading(link, turned, when)
             for when in ("before", "after")
@@ -296,9 +308,12 @@ def test_one_transfer_has_no_deviation(tmp_path: Path, plan: Plan, facts: Machin
 def test_what_is_in_a_run_directory(run: Path, plan: Plan) -> None:
     assert sorted(path.name for path in run.iterdir()) == [
         "circuits.parquet",
+        "competing.parquet",
+        "delivered.parquet",
         "links.parquet",
         "logs",
         "manifest.json",
+        "queues.parquet",
         "round_trips.parquet",
         "sockets.parquet",
         "summary.json",
@@ -326,6 +341,10 @@ def test_reading_back(run: Path, plan: Plan) -> None:
     assert found.circuits["since_extend_s"].null_count() == 1
     assert found.round_trips.height == 3
     assert found.sockets.height == 50
+    assert found.queues["waited_ms"].to_list() == [1500]
+    assert found.competing.height == 0
+    # In order of time: client1's heartbeat at 5 s, then client2's.
+    assert found.delivered["received_bytes"].to_list() == [6_000_000, 5_000_000, 4_000_000]
     assert found.links.height == 4 * len(plan.links)
 
 
@@ -392,7 +411,7 @@ def test_a_record_that_is_not_whole(
     assert not (tmp_path / "run").exists()
 
 
-def direction(plan: Plan, sent: int, dropped: int, **changes: object) -> DirectionCounts:
+def direction(plan: Plan, sent: int, lost: int, **changes: object) -> DirectionCounts:
     """Of the lossy link, with packets of 1000 bytes."""
     (link,) = plan.links_between("middle", "exit")
     counts = DirectionCounts(
@@ -402,7 +421,8 @@ def direction(plan: Plan, sent: int, dropped: int, **changes: object) -> Directi
         roles=("middle", "exit"),
         sent_packets=sent,
         sent_bytes=1000 * sent,
-        dropped_packets=dropped,
+        lost_packets=lost,
+        overflowed_packets=0,
         bundled_segments=0,
         received_packets=sent,
         received_bytes=1000 * sent,
@@ -446,10 +466,19 @@ def test_bundles_are_found(plan: Plan) -> None:
 
 def test_full_queues_are_told_and_allowed(plan: Plan) -> None:
     (link,) = plan.links_between("exit", "server")
-    full = direction(plan, 20_000, 7, link=link, roles=("server", "exit"))
-    check = queue_check([full, full, direction(plan, 20_000, 20)])
+    full = direction(plan, 20_000, 0, overflowed_packets=7, link=link, roles=("server", "exit"))
+    lossy = direction(plan, 20_000, 20, overflowed_packets=300)
+    check = queue_check([full, full, direction(plan, 20_000, 20), lossy])
     assert check.ok
-    assert check.observed == "14 from server to exit"
+    assert check.observed == "14 from server to exit, 300 from middle to exit"
+    # What the queue dropped, the link did not lose.
+    assert [loss.observed for loss in loss_checks([lossy])] == ["20 of 20320 packets (0.0984%)"]
+
+
+def test_a_table_without_a_younger_column_is_read(run: Path) -> None:
+    path = run / "links.parquet"
+    polars.read_parquet(path).drop("overflowed_packets").write_parquet(path)
+    assert read_run(run).links["overflowed_packets"].null_count() == read_run(run).links.height
 
 
 @pytest.mark.parametrize(("samples", "ok"), [(50, True), (44, False), (56, False)])

@@ -34,13 +34,13 @@ def test_names_and_sizes() -> None:
     assert sizes == {
         "bulk": 5_000_000,
         "web": 2_000_000,
-        "audio": 1_000_000,
-        "video": 20_000_000,
+        "audio": 250_000,
+        "video": 5_000_000,
         "page": 327_680,
         "bulk5mib": 5_242_880,
     }
     assert MODELS["bulk"].least_transfer_s == 0
-    assert MODELS["audio"].least_transfer_s == MODELS["video"].least_transfer_s == 20
+    assert MODELS["audio"].least_transfer_s == MODELS["video"].least_transfer_s == 5
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -50,6 +50,103 @@ def test_pctls_extends_vanilla() -> None:
     assert pctls.shared_link == "one connection per circuit"
 
 
+def test_vegas_and_conflux_extend_the_others() -> None:
+    for name, base in (("vanilla-vegas", "vanilla"), ("pctls-vegas", "pctls")):
+        apart = {"name", "title", "description", "consensus_params"}
+        assert read_variant(name).model_dump(exclude=apart) == read_variant(base).model_dump(
+            exclude=apart
+        )
+        assert read_variant(name).consensus_params == {"cc_alg": 2}
+    conflux = read_variant("conflux")
+    assert conflux.conflux
+    assert conflux.torrc_all == {"ConfluxEnabled": ["1"]}
+    assert conflux.consensus_params["cc_alg"] == 2
+    assert conflux.consensus_params["cfx_num_legs_set"] == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "torrc", "consensus"),
+    [
+        ('cc_alg = "sendme"', {}, {"cc_alg": 0}),
+        ('cc_alg = "vegas"', {}, {"cc_alg": 2}),
+        ('scheduler = "KIST"', {"Schedulers": ["KIST"]}, {}),
+        ('scheduler = "KISTLite"', {"Schedulers": ["KISTLite"]}, {}),
+        ('scheduler = "Vanilla"', {"Schedulers": ["Vanilla"]}, {}),
+        ("conflux = false", {}, {}),
+    ],
+)
+def test_keys_of_tors_choices(
+    tmp_path: Path, key: str, torrc: dict[str, list[str]], consensus: dict[str, int]
+) -> None:
+    variant = read(tmp_path, f"{key}\n{BASE.replace('cc_alg = 0', '')}")
+    assert (variant.torrc_all, variant.consensus_params) == (torrc, consensus)
+    assert not variant.conflux
+
+
+def test_the_last_key_holds(tmp_path: Path) -> None:
+    text = 'title = "x"\nextends = "conflux"\nconflux = false\ncc_alg = "sendme"\n'
+    variant = read(tmp_path, text)
+    assert not variant.conflux
+    assert (variant.torrc_all, variant.consensus_params) == ({}, {"cc_alg": 0})
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ('cc_alg = "vega"', 'cc_alg = "vega" is no congestion control of circuits: did you mean'),
+        ('cc_alg = "Vegas"', 'did you mean "vegas"? (there are: sendme, vegas)'),
+        ("cc_alg = 2", "cc_alg = 2 is no congestion control of circuits: there are: sendme, vegas"),
+        ('scheduler = "kist"', 'scheduler = "kist" is no scheduler: did you mean "KIST"?'),
+        ('scheduler = ["KIST"]', "scheduler is no scheduler: "),
+        ('schedulers = "KIST"', 'unknown key schedulers: did you mean "scheduler"?'),
+        ('conflux = "on"', 'conflux = "on" is wrong: it should be a valid boolean'),
+        ("conflux = 1", "conflux = 1 is wrong: it should be a valid boolean"),
+        ("conflux = true", "conflux = true with a fixed window: Tor links no circuits then; write"),
+    ],
+)
+def test_refuses_key(tmp_path: Path, key: str, advice: str) -> None:
+    assert advice in refused(tmp_path, f'title = "x"\nextends = "vanilla"\n{key}\n')
+
+
+def test_refuses_conflux_on_connections_of_their_own(tmp_path: Path) -> None:
+    message = refused(tmp_path, 'title = "x"\nextends = "pctls-vegas"\nconflux = true\n')
+    assert 'conflux = true with premise.shared_link = "one connection per circuit"' in message
+
+
+@pytest.mark.parametrize(
+    ("key", "table", "place"),
+    [
+        ('cc_alg = "vegas"', "[consensus]\ncc_alg = 2", "consensus.cc_alg"),
+        ('scheduler = "KIST"', '[torrc]\nSchedulers = "Vanilla"', "torrc.Schedulers"),
+        ('scheduler = "KIST"', '[torrc.relay]\nschedulers = "KIST"', "torrc.relay.schedulers"),
+        ('scheduler = "KIST"', '[torrc.client]\nSchedul = "KIST"', "torrc.client.Schedul"),
+        ("conflux = true", "[consensus]\ncfx_num_legs_set = 3", "consensus.cfx_num_legs_set"),
+    ],
+)
+def test_refuses_what_is_said_twice(tmp_path: Path, key: str, table: str, place: str) -> None:
+    name = key.partition(" ")[0]
+    said = refused(
+        tmp_path, f'title = "x"\n{key}\n{table}\n[premise]\nshared_link = "one connection"'
+    )
+    assert f"mine.toml: {place} sets what the key {name} sets: say it once" in said
+    write(tmp_path, f'title = "Base"\n{key}\n[premise]\nshared_link = "one connection"\n', "base")
+    extending = refused(tmp_path, f'title = "x"\nextends = "./base.toml"\n{table}\n')
+    assert f"mine.toml: {place} sets what the key {name} in {tmp_path}/base.toml sets" in extending
+
+
+@pytest.mark.parametrize(
+    ("table", "advice"),
+    [
+        ("[torrc]\nConfluxEnabled = 1", "the key is conflux, beside the title"),
+        ("[torrc.client]\n__AlwaysCongestionControl = 1", "the key is cc_alg, beside the title"),
+        ("[consensus]\ncfx_enabled = 1", "the key is conflux, beside the title"),
+    ],
+)
+def test_refuses_tables_that_have_a_key(tmp_path: Path, table: str, advice: str) -> None:
+    """In a table they would change nothing, or not for all Tors."""
+    assert advice in refused(tmp_path, f'title = "x"\nextends = "vanilla"\n{table}\n')
+
+
 def test_extending_adds_patches_and_overrides_the_rest(tmp_path: Path) -> None:
     (tmp_path / "a.patch").write_text("a")
     (tmp_path / "b.patch").write_text("b")
@@ -98,7 +195,7 @@ def test_refuses_options_that_open_the_lab(tmp_path: Path, option: str, table: s
 
 
 @pytest.mark.parametrize(
-    "option", ["Schedulers", "ConfluxEnabled", "NumCPUs", "AddressDisableIPv6", "BandwidthRate"]
+    "option", ["Schedulers", "ConfluxClientUX", "NumCPUs", "AddressDisableIPv6", "BandwidthRate"]
 )
 def test_allows_other_options(tmp_path: Path, option: str) -> None:
     assert read(tmp_path, f'{BASE}\n[torrc]\n{option} = "1"\n').torrc_all == {option: ["1"]}

@@ -353,7 +353,7 @@ class _LinkUnderTest:
 
         A second third is for the acknowledgements of the other direction's streams.
         """
-        packets = max(2, self._link.netem_limit_packets // 3)
+        packets = max(2, self._link.holds_packets // 3)
         streams = min(MOST_STREAMS, math.ceil(packets / STREAM_PACKETS))
         window_bytes = min(STREAM_PACKETS, packets // streams) * _SEGMENT_BYTES
         return ["-P", str(streams), "-w", str(window_bytes)]
@@ -388,7 +388,7 @@ class _LinkUnderTest:
         stream = ["iperf3", "-c", server_address, "-p", str(_IPERF_PORT), "-t", "86400", "--bidir"]
         for _ in range(_START_TRIES):
             with self._program(server, listen):
-                self._wait_for_server(server)
+                self._lab.wait_for_server(server, _IPERF_PORT)
                 with self._program(client, [*stream, *options]) as process:
                     if self._flows(process):
                         yield lambda: process.poll() is None
@@ -402,14 +402,6 @@ class _LinkUnderTest:
                 yield process
             finally:
                 process.kill()
-
-    def _wait_for_server(self, node: str) -> None:
-        command = ["ss", "-Hltn", f"sport = :{_IPERF_PORT}"]
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while not self._lab.run(node, command).strip():
-            if time.monotonic() > deadline_s:
-                raise self._failure(f"iperf3 doesn't listen in {node}")
-            time.sleep(_POLL_INTERVAL_S)
 
     def _flows(self, process: subprocess.Popen[bytes]) -> bool:
         """Whether packets of the streams come to flow in both directions."""
@@ -427,7 +419,7 @@ class _LinkUnderTest:
     def _settled(self) -> list[int]:
         """Segments sent and packets arrived, both directions, once neither grows any more."""
         packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._link.rate_bit_per_s
-        emptied_s = self._link.delay_ms / 1000 + self._link.netem_limit_packets * packet_s
+        emptied_s = self._link.delay_ms / 1000 + self._link.holds_packets * packet_s
         seen = [*self._sent_segments(), *self._arrived_packets()]
         while True:
             time.sleep(_POLL_INTERVAL_S + emptied_s)

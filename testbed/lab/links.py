@@ -13,9 +13,22 @@ from pyroute2.netlink.rtnl.tcmsg import plugins, sched_netem
 HTB_HANDLE = 0x10000
 HTB_CLASS = 0x10001
 NETEM_HANDLE = 0x100000
+NETEM_CLASS = 0x100001
+QUEUE_HANDLE = 0x200000
 
 BURST_BYTES = 15_000
 """What may pass back to back at the rate's expense: as on Mininet's own links (`burst 15k`)."""
+
+LEAST_DELAY_NS = 1
+"""Given to links without delay, so that netem takes packets off their sender's account.
+
+It does so where there is a delay only. Without it TCP's small queues count what waits for the link
+as still in the sender and stop at about a millisecond's worth, whatever the queue's length: right
+for a host's own network card, wrong for a bottleneck somewhere in the network.
+"""
+
+DELAY_LINE_PACKETS = 1_000_000
+"""netem's limit: never met. A packet that it refuses, the sender's TCP would learn of at once."""
 
 HTB_QUANTUM_BYTES = 60_000
 """Only meaningful among several classes; set so that HTB does not warn of a derived one."""
@@ -57,7 +70,8 @@ class LinkCounters:
 
     Attributes:
         sent_packets, sent_bytes: what netem let pass; of a bundle it counts the segments.
-        dropped_packets: netem's drops: losses, and packets that found the queue full.
+        dropped_packets: losses, and packets that found the queue full.
+        overflowed_packets: of these, the latter.
         bundled_segments: those that passed together with another one: netem's segments less the
             times at which HTB sent. TCP's segments must cross the link one by one.
     """
@@ -65,6 +79,7 @@ class LinkCounters:
     sent_packets: int
     sent_bytes: int
     dropped_packets: int
+    overflowed_packets: int
     bundled_segments: int
 
 
@@ -75,12 +90,16 @@ def shape(
     rate_bit_per_s: int,
     delay_ms: float,
     loss: float,
-    limit_packets: int,
+    queue_packets: int,
     seed: int,
 ) -> None:
     """Give an interface's outgoing direction its rate, delay, loss and queue.
 
-    HTB holds the rate, netem below it the delay, the loss and the queue. The interface is told
+    HTB holds the rate, netem below it the delay and the loss, and a FIFO below that the queue. A
+    packet goes from the delay line to the queue when its delay is over, and is dropped there if
+    the queue is full: the sender learns of that as on a real network, by what does not arrive. (If
+    the first qdisc refuses a packet, Linux tells the local TCP, which then reduces its congestion
+    window without a loss: right for a host's own network card.) The interface is told
     never to be given a bundle of segments (`gso_max_segs 1`): netem drops socket buffers, and
     TCP would hand it 64 kB at a time, so that a loss of 0.1 % would hit bundles, not packets.
 
@@ -88,7 +107,7 @@ def shape(
         netlink: a socket in the interface's network namespace.
         index: the interface's.
         loss: a share, 0 to 1.
-        limit_packets: netem's limit, packets in the delay line included.
+        queue_packets: room for packets that wait, beyond those in the delay line.
         seed: of netem's losses.
     """
     netlink.link("set", index=index, gso_max_segs=1)
@@ -109,25 +128,25 @@ def shape(
         index,
         NETEM_HANDLE,
         parent=HTB_CLASS,
-        delay_ns=round(delay_ms * 1e6),
+        delay_ns=max(LEAST_DELAY_NS, round(delay_ms * 1e6)),
         loss=loss * 100,
-        limit=limit_packets,
+        limit=DELAY_LINE_PACKETS,
         seed=seed,
     )
+    netlink.tc("add", "pfifo", index, QUEUE_HANDLE, parent=NETEM_CLASS, limit=queue_packets)
 
 
 def counters(netlink: IPRoute, index: int) -> LinkCounters:
     """Read the counters of an interface that `shape` has set up."""
-    for qdisc in netlink.get_qdiscs(index):
-        if qdisc["handle"] == NETEM_HANDLE:
-            statistics = qdisc.get_attr("TCA_STATS")
-            # Read after netem's, HTB's count may be ahead by a packet under way, never behind.
-            (htb_class,) = netlink.get_classes(index)
-            bundled_segments = statistics["packets"] - htb_class.get_attr("TCA_XSTATS")["lends"]
-            return LinkCounters(
-                sent_packets=statistics["packets"],
-                sent_bytes=statistics["bytes"],
-                dropped_packets=statistics["drop"],
-                bundled_segments=max(0, bundled_segments),
-            )
-    raise LookupError(f"interface {index} has no netem")
+    qdiscs = {qdisc["handle"]: qdisc.get_attr("TCA_STATS") for qdisc in netlink.get_qdiscs(index)}
+    netem, queue = qdiscs[NETEM_HANDLE], qdiscs[QUEUE_HANDLE]
+    # Read after netem's, HTB's count may be ahead by a packet under way, never behind.
+    classes = {one["handle"]: one for one in netlink.get_classes(index)}
+    bundled_segments = netem["packets"] - classes[HTB_CLASS].get_attr("TCA_XSTATS")["lends"]
+    return LinkCounters(
+        sent_packets=netem["packets"],
+        sent_bytes=netem["bytes"],
+        dropped_packets=netem["drop"],
+        overflowed_packets=queue["drop"],
+        bundled_segments=max(0, bundled_segments),
+    )

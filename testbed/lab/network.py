@@ -5,10 +5,13 @@ unreachable.
 """
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -18,6 +21,7 @@ from mininet.node import Host
 from mininet.nodelib import LinuxBridge
 from pyroute2 import IPRoute, netns
 
+from testbed.errors import TestbedError
 from testbed.lab import links
 from testbed.plan import Link, Plan
 from testbed.topology import RELAY_ROLES, TorTopo, load_topology
@@ -43,11 +47,21 @@ As a network card's interrupt coalescing does on real hosts. A segment with the 
 last one of each write, is handed up at once, so that a message never waits; and the links, which
 see each packet by itself, are not concerned. Without it an infinitely fast CPU wakes Tor for each
 packet, and most of a run's cost is wake-ups. (veth does it only where the sender's interface has
-no segmentation offload.)
+no segmentation offload. Kernel patch 0002 makes it a bound: an unpatched kernel starts the time
+anew with every packet that arrives, and holds a stream's segment for up to 10 ms on a busy link.)
 """
 
+IPV6 = Path("/proc/sys/net/ipv6")
+IPV6_OFF = {"net/ipv6/conf/all/disable_ipv6": "1"}
+"""Where the kernel has it, lest its own messages cross the links; the virtual machine's has not."""
+
+TCP_MEMORY = Path("/proc/sys/net/ipv4/tcp_mem")
+"""The whole kernel's, and so only there on the virtual machine: a network namespace has none."""
 TCP_MEMORY_PAGES = "196608 262144 393216"
-"""`tcp_mem` for the kernel as a whole: never the limit, however small the machine's memory."""
+"""Never the limit, however small the machine's memory."""
+
+SERVER_TIMEOUT_S = 30.0
+SERVER_POLL_INTERVAL_S = 0.05
 
 
 class _Node(Host):  # type: ignore[misc]  # Mininet has no types
@@ -109,6 +123,35 @@ class Lab:
             raise subprocess.CalledProcessError(process.returncode, list(command), text)
         return text
 
+    def run_here(self, node: str, command: str, *, keyboard: bool) -> int:
+        """Run a shell's command in a node on the terminal of this process; its exit status.
+
+        Ctrl-C is the command's business meanwhile.
+
+        Args:
+            keyboard: whether the command reads what is typed, too.
+        """
+        process_number = self._network.getNodeByName(node).pid
+        with subprocess.Popen(
+            ["mnexec", "-a", str(process_number), "sh", "-c", command],
+            stdin=None if keyboard else subprocess.DEVNULL,
+        ) as process:
+            while True:
+                with suppress(KeyboardInterrupt):
+                    return process.wait()
+
+    def wait_for_server(self, node: str, port: int) -> None:
+        """Wait until a program in a node listens at a TCP port.
+
+        Raises:
+            TestbedError: it doesn't come to.
+        """
+        deadline_s = time.monotonic() + SERVER_TIMEOUT_S
+        while not self.run(node, ["ss", "-Hltn", f"sport = :{port}"]).strip():
+            if time.monotonic() > deadline_s:
+                raise TestbedError(f"nothing listens at {node}'s port {port}: see logs/")
+            time.sleep(SERVER_POLL_INTERVAL_S)
+
     def inside(self, node: str, make: Callable[[], Made]) -> Made:
         """Call `make` in a node's network namespace; sockets that it opens stay there.
 
@@ -167,11 +210,21 @@ class Lab:
             self._set_up_node(node.name)
         for direction in self.directions:
             self._set_up_direction(direction)
+        for entry in self.plan.competing:
+            self._lead(entry.route)
+            self._lead(entry.route[::-1])
+        forwarding = {node for entry in self.plan.competing for node in entry.route[1:-1]}
         for node in self.plan.nodes:
-            self._batch_arrivals(node.name)
+            # What is handed on must not be put together: it would cross the next link as one.
+            if node.name in forwarding:
+                settings = {"net/ipv4/ip_forward": "1"}
+                self.inside(node.name, partial(_write_sysctls, settings))
+            else:
+                self._batch_arrivals(node.name)
         for authority in self.plan.nodes_with("authority"):
             self._show_relays_to(authority.name)
-        Path("/proc/sys/net/ipv4/tcp_mem").write_text(TCP_MEMORY_PAGES)
+        if TCP_MEMORY.exists():
+            TCP_MEMORY.write_text(TCP_MEMORY_PAGES)
 
     def _set_up_node(self, name: str) -> None:
         node = self.plan.node(name)
@@ -191,6 +244,8 @@ class Lab:
             )
             netlink.link("set", index=index, state="up")
         settings = SYSCTLS | {"net/ipv4/tcp_congestion_control": self.plan.congestion_control[name]}
+        if IPV6.exists():
+            settings |= IPV6_OFF
         self.inside(name, lambda: _write_sysctls(settings))
 
     def _batch_arrivals(self, node: str) -> None:
@@ -204,6 +259,20 @@ class Lab:
         ]
         if commands:
             self.run(node, ["sh", "-ec", " && ".join(commands)])
+
+    def _lead(self, route: Sequence[str]) -> None:
+        """Lead packets for a route's last node from hop to hop along it.
+
+        Neighbours know each other already.
+        """
+        first, last = self.plan.node(route[0]), self.plan.node(route[-1])
+        for node, neighbour in pairwise(route[:-1]):
+            self.netlink(node).route(
+                "replace",
+                dst=f"{last.address}/32",
+                gateway=self.plan.node(neighbour).address,
+                **({"prefsrc": first.address} if node == first.name else {}),
+            )
 
     def _show_relays_to(self, authority: str) -> None:
         """Lead an authority to the relays' addresses, past the emulated links.
@@ -229,7 +298,7 @@ class Lab:
             rate_bit_per_s=link.rate_bit_per_s,
             delay_ms=link.delay_ms,
             loss=link.loss,
-            limit_packets=link.netem_limit_packets,
+            queue_packets=link.queue_packets,
             seed=link.netem_seeds[link.ends.index(direction.sender)],
         )
         netlink.link("set", index=index, state="up")

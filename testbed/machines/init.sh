@@ -11,6 +11,11 @@ mount -t tmpfs shm /dev/shm
 mount -t tmpfs run /run
 ip link set lo up
 cd /run || exit
-sh "$HYDRA_STAGING/command"
+if [ "$HYDRA_TERMINAL" ]; then
+    # In a session of its own, which the terminal's Ctrl-C reaches.
+    setsid --ctty --wait sh "$HYDRA_STAGING/command" <>"/dev/$HYDRA_TERMINAL" >&0 2>&1
+else
+    sh "$HYDRA_STAGING/command"
+fi
 echo $? > "$HYDRA_STAGING/status"
 exec /usr/bin/python3 -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321FEDC)' # RB_POWER_OFF

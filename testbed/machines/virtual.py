@@ -1,25 +1,31 @@
-"""The virtual machine: a user-mode Linux kernel in virtual time that carries out one command.
+"""The virtual machine: a user-mode Linux kernel that carries out one command, in virtual time.
 
 What the command does is not known here; how the kernel is built is `setup.kernel`'s.
 """
 
 import fcntl
-import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import psutil
 
-from testbed.errors import InputError, TestbedError
+from testbed.errors import InputError
+from testbed.machines.watching import (
+    POLL_INTERVAL_S,
+    Cost,
+    Step,
+    Steps,
+    failure,
+    told_error,
+    write_command,
+)
 from testbed.setup import cache
 from testbed.setup.steps import dying_with_us
 
@@ -28,42 +34,23 @@ INIT = Path(__file__).with_name("init.sh")
 START_NS = 1_800_000_000 * 10**9
 """Where every machine's clock starts (15 January 2027): no run sees another wall clock."""
 
-POLL_INTERVAL_S = 0.25
 STALL_WALL_S = 60.0
 STALL_CPU_S = 45.0
 HANG_WALL_S = 300.0
 """A clock that stands still is a stall if the kernel was busy for most of a minute meanwhile (on
 a crowded host it may have got no processor), and a hang after five minutes without any work."""
 
+TERMINAL = "tty1"
+"""The guest's name of the terminal that it is given, if it is."""
+
 HIDDEN = ("/proc", "/sys", "/dev", "/run")
 """Where the guest mounts file systems of its own over the host's."""
-
-LOG_TAIL_LINES = 15
 
 _FATAL = {
     "Kernel panic": "the guest's kernel panicked",
     "Out of memory": "the guest ran out of memory",
     "Oops": "the guest's kernel failed",
 }
-
-
-@dataclass(frozen=True)
-class Step:
-    """How far the guest is: its clock, what it does, and how much of that is done."""
-
-    time_s: float
-    name: str
-    done_s: float
-    of_s: float
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a machine's life took: seconds of the guest's clock, the host's, and of processors."""
-
-    virtual_s: float
-    wall_s: float
-    cpu_s: float
 
 
 def run_in_machine(
@@ -74,6 +61,7 @@ def run_in_machine(
     memory_mb: int,
     environment: Mapping[str, str],
     on_step: Callable[[Step], None],
+    terminal: int | None = None,
 ) -> Cost:
     """Boot a machine, run a command in it as root, and wait until it has switched itself off.
 
@@ -86,21 +74,21 @@ def run_in_machine(
         memory_mb: the guest's.
         environment: variables for the command.
         on_step: called with each new step.
+        terminal: the descriptor of a terminal that the command runs on, in real time: a user
+            would not notice how virtual time passes.
 
     Raises:
         TestbedError: the command failed, the kernel panicked, ran out of memory, or its clock
             stood still; says so with the log's tail.
         InputError: a path that the guest can't see.
     """
-    _check_visible(kernel, staging, INIT)
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-    lines.append(shlex.join(str(word) for word in command))
-    (staging / "command").write_text("\n".join([*lines, ""]))
+    check_visible(kernel, staging, INIT)
+    write_command(staging, command, environment)
     console = staging / "logs" / "kernel.log"
     console.parent.mkdir(exist_ok=True)
     with _free_core() as core, console.open("wb") as output:
         start_s = time.monotonic()
-        machine = _booted(kernel, staging, memory_mb, core, output)
+        machine = _booted(kernel, staging, memory_mb, core, output, terminal)
         watch = _Watch(machine, staging, console, on_step)
         try:
             cpu_s = watch.until_end()
@@ -112,25 +100,37 @@ def run_in_machine(
     return Cost(watch.last.time_s - START_NS / 1e9, wall_s, cpu_s)
 
 
-def _check_visible(*paths: Path) -> None:
+def check_visible(*paths: Path) -> None:
+    """See that a machine can use some paths.
+
+    Raises:
+        InputError: one that the guest can't see, or its kernel can't be told.
+    """
     for path in paths:
         whole = path.resolve()
         if any(whole.is_relative_to(hidden) for hidden in HIDDEN):
             raise InputError(
                 f"{whole}: the virtual machine can't see what lies below {', '.join(HIDDEN)}:"
-                " put it elsewhere (--out, HYDRA_CACHE)"
+                " put it elsewhere (--out, --tgen, HYDRA_CACHE)"
             )
         if '"' in str(whole):
             raise InputError(f"{whole}: a quotation mark in a path can't be passed to the kernel")
 
 
 def _booted(
-    kernel: Path, staging: Path, memory_mb: int, core: int, output: IO[bytes]
+    kernel: Path,
+    staging: Path,
+    memory_mb: int,
+    core: int,
+    output: IO[bytes],
+    terminal: int | None,
 ) -> subprocess.Popen[bytes]:
     """Start the kernel, pinned to one core: unpinned, a system call costs twenty times as much.
 
     It dies with this process, and its children with it, even of kill -9.
     """
+    virtual_time = ["time-travel=inf-cpu", f"time-travel-start={START_NS}"]
+    real_time = [f"con1=fd:{terminal}", f"HYDRA_TERMINAL={TERMINAL}"]
     arguments = [
         f"mem={memory_mb}M",
         "rootfstype=hostfs",
@@ -138,11 +138,10 @@ def _booted(
         "rw",
         f'init="{INIT.resolve()}"',
         f'HYDRA_STAGING="{staging.resolve()}"',
-        "time-travel=inf-cpu",
-        f"time-travel-start={START_NS}",
         "seccomp=on",
         "con=null",
         "con0=null,fd:1",
+        *(virtual_time if terminal is None else real_time),
         "noreboot",
         "quiet",
         "panic=-1",
@@ -155,6 +154,7 @@ def _booted(
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        pass_fds=() if terminal is None else (terminal,),
         env=kept | {"HOME": str(staging.resolve())},
     )
 
@@ -171,10 +171,9 @@ class _Watch:
     ) -> None:
         self.last = Step(START_NS / 1e9, "booting", 0.0, 0.0)
         self._machine = machine
-        self._progress = staging / "raw" / "progress.jsonl"
+        self._steps = Steps(staging)
         self._console = console
         self._on_step = on_step
-        self._read_bytes = 0
         self._advanced_at_s = time.monotonic()
         self._cpu_at_advance_s = 0.0
 
@@ -191,19 +190,11 @@ class _Watch:
             time.sleep(POLL_INTERVAL_S)
 
     def _follow(self) -> None:
-        if not self._progress.exists():
-            return
-        with self._progress.open("rb") as file:
-            file.seek(self._read_bytes)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read_bytes += len(whole)
-        for line in whole.splitlines():
-            row = json.loads(line)
-            self.last = Step(row["time_s"], row["step"], row["done_s"], row["of_s"])
+        for step in self._steps.new():
+            self.last = step
             self._advanced_at_s = time.monotonic()
             self._cpu_at_advance_s = self._cpu_s()
-            self._on_step(self.last)
+            self._on_step(step)
 
     def _check_clock(self) -> None:
         still_s = time.monotonic() - self._advanced_at_s
@@ -212,14 +203,14 @@ class _Watch:
         at_s = self.last.time_s - START_NS / 1e9
         busy_s = self._cpu_s() - self._cpu_at_advance_s
         if busy_s > STALL_CPU_S:
-            raise _failure(
+            raise failure(
                 f"the guest's clock has stood still at {at_s:.1f} s for {still_s:.0f} s while its"
                 " kernel was busy: a guest process has met the host's vm.max_map_count, or a"
                 " program polls without sleeping (see ./run.py doctor)",
                 self._console,
             )
         if still_s > HANG_WALL_S:
-            raise _failure(
+            raise failure(
                 f"the guest hangs: its clock has stood still at {at_s:.1f} s for {still_s:.0f} s"
                 " and it did nothing",
                 self._console,
@@ -240,7 +231,7 @@ def _check_fatal(console: Path) -> None:
     text = console.read_text(errors="replace")
     for sign, meaning in _FATAL.items():
         if sign in text:
-            raise _failure(meaning, console)
+            raise failure(meaning, console)
 
 
 def _check_end(staging: Path, console: Path, exit_code: int) -> None:
@@ -253,12 +244,10 @@ def _check_end(staging: Path, console: Path, exit_code: int) -> None:
             if exit_code < 0
             else f"ended with status {exit_code} before its command had"
         )
-        raise _failure(f"the guest's kernel {how}", console)
+        raise failure(f"the guest's kernel {how}", console)
     if status.read_text().strip() != "0":
-        error = staging / "error.txt"
-        if error.exists():
-            raise TestbedError(error.read_text().strip())
-        raise _failure(f"the experiment ended with status {status.read_text().strip()}", console)
+        ended = f"the experiment ended with status {status.read_text().strip()}"
+        raise told_error(staging) or failure(ended, console)
 
 
 def _end(machine: subprocess.Popen[bytes]) -> None:
@@ -281,10 +270,3 @@ def _free_core() -> Iterator[int]:
             yield core
             return
     yield cores[os.getpid() % len(cores)]
-
-
-def _failure(meaning: str, log: Path) -> TestbedError:
-    """An error with the log's tail below it."""
-    lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-    told = lines or ["(the guest's console stayed empty)"]
-    return TestbedError("\n  ".join([meaning, *told]))

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stem.control import EventType
 from stem.response.events import CellStatsEvent
@@ -17,10 +18,10 @@ from testbed.plan import Plan
 from testbed.probes.record import Record
 from testbed.probes.round_trip import PROBE_TIMEOUT_S, probe_target, round_trip_ms_of
 from testbed.probes.sockets import ConnectionTable
-from testbed.tor.circuits import Circuits
+from testbed.tor.circuits import Circuits, linked_legs
 from testbed.tor.network import TorNetwork
 
-CELL_STATISTICS_S = 2.5
+TELLING_S = 2.5
 """Tor tells of the last second's cells once a second."""
 
 
@@ -64,11 +65,32 @@ def expected_shared_link(plan: Plan) -> SharedLink:
 
 
 async def seen_shared_link(lab: Lab, network: TorNetwork, table: ConnectionTable) -> SharedLink:
-    """Count connections in the kernel, and circuits on each with Tor's own cell statistics.
+    """Count connections in the kernel, and circuits on each by Tor's own statistics or paths."""
+    if lab.plan.tor.conflux:
+        circuits = _legs_across_shared_link(lab.plan, network)
+        return SharedLink(len(await table.samples_meanwhile()), circuits, circuits)
+    counts = await _circuits_by_connection(lab, network)
+    connections = len(await table.samples_meanwhile())
+    return SharedLink(connections, sum(counts), max(counts, default=0))
 
-    The statistics are switched on at the relay on the clients' side for a moment only: a relay
-    keeps a record for each cell while they are on. Each client sends a probe through its circuit
-    meanwhile, so that every circuit shows.
+
+def _legs_across_shared_link(plan: Plan, network: TorNetwork) -> int:
+    """How many legs have the shared link's relays on their path.
+
+    A probe takes only one leg, so that the other would not show in the relay's statistics. On a
+    single connection, which is all that linked sets may have, there is nothing else to be seen.
+    """
+    first, second = (network.fingerprints[relay] for relay in plan.shared_link)
+    legs = [leg for client in plan.paths for leg in linked_legs(network[client])]
+    return sum((first, second) in pairwise(leg.hops) for leg in legs)
+
+
+async def _circuits_by_connection(lab: Lab, network: TorNetwork) -> list[int]:
+    """How many circuits crossed the shared link, on each of its connections that carried one.
+
+    Tor's cell statistics are switched on at the relay on the clients' side for a moment only: a
+    relay keeps a record for each cell while they are on. Each client sends a probe through its
+    circuit meanwhile, so that every circuit shows.
     """
     plan = lab.plan
     relay = network[plan.shared_link[0]].controller
@@ -80,22 +102,25 @@ async def seen_shared_link(lab: Lab, network: TorNetwork, table: ConnectionTable
 
     relay.set_conf("TestingEnableCellStatsEvent", "1")
     relay.add_event_listener(on_cells, EventType.CELL_STATS)
-    server = plan.nodes_with("server")[0]
+    await probe_all_circuits(lab, network)
+    relay.remove_event_listener(on_cells)
+    relay.set_conf("TestingEnableCellStatsEvent", "0")
+    return [len(circuits) for circuits in circuits_by_connection.values()]
+
+
+async def probe_all_circuits(lab: Lab, network: TorNetwork) -> None:
+    """Send a probe through each client's circuit, and wait until Tor has told of its cells."""
+    server = lab.plan.nodes_with("server")[0]
     async with probe_target(lab, server.name):
         probes = [
             asyncio.wait_for(
                 round_trip_ms_of(network[client].files.probe_socket, str(server.address)),
                 PROBE_TIMEOUT_S,
             )
-            for client in plan.paths
+            for client in lab.plan.paths
         ]
         await asyncio.gather(*probes, return_exceptions=True)  # who doesn't answer isn't seen
-        await asyncio.sleep(CELL_STATISTICS_S)
-    relay.remove_event_listener(on_cells)
-    relay.set_conf("TestingEnableCellStatsEvent", "0")
-    counts = [len(circuits) for circuits in circuits_by_connection.values()]
-    connections = len(await table.samples_meanwhile())
-    return SharedLink(connections, sum(counts), max(counts, default=0))
+        await asyncio.sleep(TELLING_S)
 
 
 def check_shared_link(plan: Plan, seen: SharedLink, when: str) -> Check:
@@ -120,9 +145,9 @@ def checks_after(network: TorNetwork, circuits: Circuits, asked: dict[str, str])
         f"{circuit.client}: circuit {stray}" for circuit in circuits for stray in circuit.strays
     ]
     return [
-        _none_of("Tors that ended", ended),
-        _none_of("circuits that changed", changed),
-        _none_of("streams on other circuits", strays),
+        none_of("Tors that ended", ended),
+        none_of("circuits that changed", changed),
+        none_of("streams on other circuits", strays),
     ]
 
 
@@ -143,6 +168,7 @@ def record_links(lab: Lab, when: str, record: Record) -> None:
                 "sent_packets": sent.sent_packets,
                 "sent_bytes": sent.sent_bytes,
                 "dropped_packets": sent.dropped_packets,
+                "overflowed_packets": sent.overflowed_packets,
                 "bundled_segments": sent.bundled_segments,
                 "received_packets": received_packets,
                 "received_bytes": received_bytes,
@@ -150,7 +176,8 @@ def record_links(lab: Lab, when: str, record: Record) -> None:
         )
 
 
-def _none_of(name: str, found: list[str]) -> Check:
+def none_of(name: str, found: list[str]) -> Check:
+    """A check that holds if nothing was found."""
     return Check(name, "none", ", ".join(found) or "none", not found)
 
 

@@ -45,6 +45,8 @@ class Record(AbstractContextManager["Record"]):
         self.circuits = Rows(directory / "circuits.jsonl")
         self.round_trips = Rows(directory / "round_trips.jsonl")
         self.sockets = Rows(directory / "sockets.jsonl")
+        self.competing = Rows(directory / "competing.jsonl")
+        self.queues = Rows(directory / "queues.jsonl")
         self.links = Rows(directory / "links.jsonl")
         self.checks = Rows(directory / "checks.jsonl")
         self.progress = Rows(directory / "progress.jsonl")

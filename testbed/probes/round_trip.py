@@ -18,7 +18,8 @@ from testbed.probes.record import Record
 PROBE_INTERVAL_S = 1.0
 """Per client. A probe is three cells of 514 bytes, against a load of megabytes a second."""
 
-PROBE_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 60.0
+"""Longer than a stream's window of 249 kB takes at 10 kB/s, and a queue of 6 s besides."""
 
 PROBE_PORT = 9
 """The server's port that takes connections and says nothing: the discard service's (RFC 863)."""

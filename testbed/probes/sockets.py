@@ -1,4 +1,4 @@
-"""The kernel's view of the shared link: its TCP connections, sampled at a steady interval.
+"""The kernel's view of TCP connections between two nodes, sampled at a steady interval.
 
 Which circuit is on which connection is Tor's to say, see `probes.premise`.
 """
@@ -6,7 +6,7 @@ Which circuit is on which connection is Tor's to say, see `probes.premise`.
 import asyncio
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyroute2.netlink.diag import MarshalDiag
 from pyroute2.netlink.nlsocket import NetlinkSocket
 
 from testbed.lab.network import Lab
-from testbed.probes.record import Record
+from testbed.probes.record import Rows
 
 SAMPLE_INTERVAL_S = 0.5
 
@@ -26,11 +26,11 @@ _INET_DIAG_INFO_BIT = 1 << 1
 
 @dataclass(frozen=True)
 class SocketSample:
-    """A row of sockets.parquet: one end of a connection between the shared link's relays.
+    """A row of sockets.parquet or competing.parquet: one end of a TCP connection.
 
     Attributes:
         time_s: Unix time.
-        node: whose end it is; `peer` is the other relay.
+        node: whose end it is; `peer` is the other node.
         port, peer_port: of the TCP connection; together they name it.
         cwnd_segments, ssthresh_segments: congestion window and slow-start threshold.
         rtt_ms, min_rtt_ms: smoothed, and the least the kernel has seen.
@@ -64,10 +64,15 @@ class _NodeDiagSocket(DiagSocket):  # type: ignore[misc]  # pyroute2 has no type
 
 
 class ConnectionTable:
-    """The established TCP connections of one node to another's address."""
+    """The established TCP connections of one node to another's address.
 
-    def __init__(self, lab: Lab, node: str, peer: str) -> None:
+    Args:
+        ports: only connections with one of these at either end.
+    """
+
+    def __init__(self, lab: Lab, node: str, peer: str, ports: Collection[int]) -> None:
         self.node, self.peer = node, peer
+        self._ports = ports
         self._peer_address = lab.plan.node(peer).address
         self._netlink = _NodeDiagSocket(lab.namespace(node))
 
@@ -78,7 +83,8 @@ class ConnectionTable:
             family=socket.AF_INET, states=_ESTABLISHED, extensions=_INET_DIAG_INFO_BIT
         )
         for one in answer:
-            if one["idiag_dst"] != self._peer_address:
+            ends = {one["idiag_sport"], one["idiag_dport"]}
+            if one["idiag_dst"] != self._peer_address or ends.isdisjoint(self._ports):
                 continue
             info = one.get_attr("INET_DIAG_INFO")
             yield SocketSample(
@@ -104,7 +110,7 @@ class ConnectionTable:
 
 
 async def sample_steadily(
-    tables: list[ConnectionTable], start_s: float, end_s: float, record: Record
+    tables: list[ConnectionTable], start_s: float, end_s: float, rows: Rows
 ) -> None:
     """Sample every table at each `SAMPLE_INTERVAL_S` from `start_s` to `end_s` (Unix times)."""
     at_s = start_s
@@ -112,5 +118,5 @@ async def sample_steadily(
         await asyncio.sleep(max(0.0, at_s - time.time()))
         for table in tables:
             for sample in await table.samples_meanwhile():
-                record.sockets.add(asdict(sample))
+                rows.add(asdict(sample))
         at_s += SAMPLE_INTERVAL_S

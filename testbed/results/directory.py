@@ -91,8 +91,8 @@ def _removed(left_over: Path) -> bool:
 def write_results(staging: Path, plan: Plan, facts: MachineFacts) -> Summary:
     """Turn what an experiment recorded in `staging` into the files of a run directory.
 
-    `raw/` becomes tables and the summary and is removed; the logs are compressed. The summary is
-    written last: a directory that lacks it is not finished.
+    `raw/` becomes tables and the summary and is removed; logs and captures are compressed. The
+    summary is written last: a directory that lacks it is not finished.
 
     Raises:
         TestbedError: the record is not whole.
@@ -105,7 +105,8 @@ def write_results(staging: Path, plan: Plan, facts: MachineFacts) -> Summary:
     for name in EXCHANGED:
         (staging / name).unlink(missing_ok=True)
     _keep_rest_of_raw(staging / "raw", staging / "logs")
-    _compress(staging / "logs")
+    for folder in ("logs", "captures"):
+        _compress(staging / folder)
     _write_json(staging / SUMMARY, summary.model_dump(mode="json"))
     return summary
 
@@ -115,6 +116,7 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
     checks = (
         *(Check.model_validate(row) for row in recorded.checks),
         *computed_checks(plan, recorded),
+        *facts.checks,
     )
     return Summary(
         scenario=plan.scenario,
@@ -134,7 +136,7 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
             delivered_mb=delivered_mb(recorded),
         ),
         notes=_notes(recorded),
-        **figures(recorded),
+        **figures(plan, recorded),
     )
 
 
@@ -215,8 +217,8 @@ def _keep_rest_of_raw(raw: Path, logs: Path) -> None:
     shutil.rmtree(raw)
 
 
-def _compress(logs: Path) -> None:
-    for path in [path for path in logs.rglob("*") if path.is_file() and path.suffix != ".gz"]:
+def _compress(folder: Path) -> None:
+    for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".gz"]:
         with (
             path.open("rb") as plain,
             gzip.open(path.with_name(f"{path.name}.gz"), "wb", compresslevel=6) as packed,

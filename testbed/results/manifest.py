@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.plan import Plan
+from testbed.results.summary import Check
 from testbed.setup.builds import Build
 from testbed.toml_file import PROJECT
 
@@ -49,6 +50,7 @@ class MachineFacts:
         memory_mb: that the machine was given, 1 MB = 2^20 bytes.
         kernel: its build; None on the host machine, which has the host's.
         tor: the build that ran.
+        checks: those that the machine itself made.
     """
 
     machine: str
@@ -59,6 +61,7 @@ class MachineFacts:
     memory_mb: int
     kernel: Build | None
     tor: Build
+    checks: tuple[Check, ...] = ()
 
 
 def manifest(plan: Plan, facts: MachineFacts, measuring_start_s: float) -> dict[str, Any]:
@@ -92,6 +95,7 @@ def host_facts() -> dict[str, Any]:
         "system": _system(),
         "kernel": platform.release(),
         "processor": _processor(),
+        "governor": _governor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_mb": round(memory_bytes / 2**20),
     }
@@ -133,6 +137,15 @@ def _packages() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue  # tools for developers need not be there
     return versions
+
+
+def _governor() -> str | None:
+    """What decides on the first core's clock rate; None where nobody does, or it is not told."""
+    file = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
 
 
 def _system() -> str:

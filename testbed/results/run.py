@@ -16,7 +16,7 @@ from testbed.errors import TestbedError
 from testbed.plan import Plan
 from testbed.results.manifest import FORMAT, MANIFEST
 from testbed.results.summary import ERROR, SUMMARY, Summary
-from testbed.results.tables import SCHEMAS
+from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,21 @@ class Run:
         return self._table("round_trips")
 
     @cached_property
+    def delivered(self) -> polars.DataFrame:
+        """What each client's generator moved, second by second."""
+        return self._table("delivered")
+
+    @cached_property
+    def competing(self) -> polars.DataFrame:
+        """Samples of the kernel's TCP state of the competing streams."""
+        return self._table("competing")
+
+    @cached_property
+    def queues(self) -> polars.DataFrame:
+        """Cells through Tor's queues in front of the shared link, second by second."""
+        return self._table("queues")
+
+    @cached_property
     def sockets(self) -> polars.DataFrame:
         """Samples of the kernel's TCP state on the shared link."""
         return self._table("sockets")
@@ -74,9 +89,13 @@ class Run:
     def _table(self, name: str) -> polars.DataFrame:
         path = self.directory / f"{name}.parquet"
         try:
-            return polars.read_parquet(path)
+            table = polars.read_parquet(path)
         except (OSError, polars.exceptions.PolarsError) as error:
             raise _unreadable(path, error) from None
+        lacking = [column for column in YOUNGER_COLUMNS.get(name, ()) if column not in table]
+        return table.with_columns(
+            polars.lit(None, SCHEMAS[name][column]).alias(column) for column in lacking
+        )
 
 
 def read_run(directory: Path) -> Run:
@@ -133,6 +152,8 @@ def _check_table(path: Path, name: str) -> None:
     except (OSError, polars.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from None
     for column, kind in SCHEMAS[name].items():
+        if column not in found and column in YOUNGER_COLUMNS.get(name, ()):
+            continue
         if column not in found:
             raise TestbedError(f"{path}: the column {column} is missing")
         if found[column] != kind:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testbed.results.summary import Check, Summary
+from testbed.results.summary import Check, Summary, TrafficFigures
 
 
 def print_summary(console: Console, summary: Summary) -> None:
@@ -27,28 +27,42 @@ def print_summary(console: Console, summary: Summary) -> None:
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
-    throughput, first = summary.throughput_mb_per_s, summary.time_to_first_byte_s
-    last, cost = summary.time_to_last_byte_s, summary.cost
-    yield "throughput", _with_deviation(throughput.mean, throughput.sd, "MB/s", 2)
-    yield "time to first byte", _with_tail(first.mean, first.p95)
-    yield "time to last byte", _with_tail(last.mean, last.p95)
-    for name, figure in (
-        ("circuit round trip", summary.circuit_round_trip_ms),
-        ("circuit build time", summary.circuit_build_time_ms),
-    ):
-        yield name, _with_deviation(figure.mean, figure.sd, "ms", 0)
-    link = summary.shared_link
+    for figures in summary.by_traffic:
+        if len(summary.by_traffic) > 1:
+            yield f"[bold]{figures.traffic}[/bold]", ", ".join(figures.clients)
+        yield from _traffic_lines(figures)
+    if len(summary.by_traffic) > 1:
+        yield "[bold]the run[/bold]", ""
+    built, link, cost = summary.circuit_build_time_ms, summary.shared_link, summary.cost
+    yield "circuit build time", _with_deviation(built.mean, built.sd, "ms", 0)
     yield (
         "shared link",
         f"{_counted(link.connections, 'connection')}, {_counted(link.circuits, 'circuit')}",
     )
-    transfers = summary.transfers
-    yield "transfers", f"{transfers.completed} completed, {transfers.failed} failed"
+    for entry in summary.competing:
+        rates = ", ".join(f"{rate:.2f}" for rate in entry.stream_mb_per_s)
+        yield "competing streams", f"{entry.sender} to {entry.receiver}: {rates} MB/s"
     yield (
         "cost",
         f"{cost.virtual_s:.0f} s virtual, {cost.wall_s:.0f} s wall, {cost.cpu_s:.0f} s CPU"
         f" for {cost.delivered_mb:.0f} MB",
     )
+
+
+def _traffic_lines(figures: TrafficFigures) -> Iterator[tuple[str, str]]:
+    throughput, round_trip = figures.throughput_mb_per_s, figures.circuit_round_trip_ms
+    first, last = figures.time_to_first_byte_s, figures.time_to_last_byte_s
+    yield "throughput", _with_deviation(throughput.mean, throughput.sd, "MB/s", 2)
+    yield "time to first byte", _with_tail(first.mean, first.p95)
+    yield "time to last byte", _with_tail(last.mean, last.p95)
+    yield "circuit round trip", _with_deviation(round_trip.mean, round_trip.sd, "ms", 0)
+    transfers = figures.transfers
+    yield "transfers", f"{transfers.completed} completed, {transfers.failed} failed"
+    if (streaming := figures.streaming) and streaming.judged_s:
+        rate = streaming.rate_mb_per_s
+        yield "delivered a second", _with_deviation(rate.mean, rate.sd, "MB", 3)
+        longest = f", {streaming.stall_s.mean:.1f} s each" if streaming.stalls else ""
+        yield "stalls", f"{streaming.stalls}{longest}, in {streaming.judged_s} s"
 
 
 def _verdict(checks: tuple[Check, ...]) -> Iterator[Text]:

@@ -53,6 +53,55 @@ class Tail(_Part):
     p95: float | None
 
 
+class Streaming(_Part):
+    """What a listener or viewer got of a paced model; see `streaming.judged_seconds`.
+
+    Attributes:
+        rate_mb_per_s: what arrived in each second that was judged.
+        judged_s: how many seconds those were.
+        short_s: in how many of them less than the model's rate arrived.
+        stalls: how many times that happened in a row of them, or in one alone.
+        stall_s: the lengths of the stalls.
+    """
+
+    rate_mb_per_s: Distribution
+    judged_s: int
+    short_s: int
+    stalls: int
+    stall_s: Tail
+
+
+class TrafficFigures(_Part):
+    """The figures of the clients that run one traffic model.
+
+    Attributes:
+        clients: which these are.
+        streaming: of a paced model; None of the others.
+    """
+
+    traffic: str
+    clients: tuple[str, ...]
+    transfers: TransferCounts
+    throughput_mb_per_s: MeanAndDeviation
+    time_to_first_byte_s: Tail
+    time_to_last_byte_s: Tail
+    circuit_round_trip_ms: Distribution
+    streaming: Streaming | None
+
+
+class CompetingFigures(_Part):
+    """What competing streams got, from the first second of measuring to the last.
+
+    Attributes:
+        stream_mb_per_s: of each stream, in the order of their ports.
+    """
+
+    sender: str
+    receiver: str
+    congestion_control: str
+    stream_mb_per_s: tuple[float, ...]
+
+
 class SharedLinkCounts(_Part):
     """What was seen on the shared link before measuring; None where it was not seen."""
 
@@ -80,6 +129,9 @@ class Cost(_Part):
 class Summary(_Part):
     """The figures of a run; units are in the names, 1 MB is 10^6 bytes.
 
+    Transfers, throughput, times and round trips are those of the clients that run the model under
+    test, which is `traffic`; `by_traffic` has each model's.
+
     Attributes:
         machine: "virtual" or "host".
         valid: whether every check holds; only valid runs go into averages.
@@ -87,7 +139,7 @@ class Summary(_Part):
             completed transfers.
         time_to_first_byte_s, time_to_last_byte_s: over the completed transfers.
         circuit_round_trip_ms: over the answered probes.
-        circuit_build_time_ms: of the circuits that carried the traffic.
+        circuit_build_time_ms: of the circuits that carried the traffic, all clients'.
         notes: sentences that may explain a result.
     """
 
@@ -107,6 +159,8 @@ class Summary(_Part):
     time_to_last_byte_s: Tail
     circuit_round_trip_ms: Distribution
     circuit_build_time_ms: Distribution
+    by_traffic: tuple[TrafficFigures, ...] = ()
+    competing: tuple[CompetingFigures, ...] = ()
     shared_link: SharedLinkCounts
     cost: Cost
     notes: tuple[str, ...]

@@ -13,11 +13,28 @@ import polars
 
 from testbed.errors import TestbedError
 from testbed.plan import Plan
-from testbed.traffic.tgen_log import Transfer, read_heartbeats, read_transfers
+from testbed.traffic.tgen_log import Transfer, generator_log, read_heartbeats, read_transfers
 
 Schema = Mapping[str, type[polars.DataType]]
 
 _TEXT, _NUMBER, _COUNT, _FLAG = polars.String, polars.Float64, polars.Int64, polars.Boolean
+
+_CONNECTIONS: Schema = {
+    "time_s": _NUMBER,
+    "node": _TEXT,
+    "peer": _TEXT,
+    "port": _COUNT,
+    "peer_port": _COUNT,
+    "cwnd_segments": _COUNT,
+    "ssthresh_segments": _COUNT,
+    "rtt_ms": _NUMBER,
+    "min_rtt_ms": _NUMBER,
+    "retransmitted_segments": _COUNT,
+    "lost_segments": _COUNT,
+    "acknowledged_bytes": _COUNT,
+    "received_bytes": _COUNT,
+    "unsent_bytes": _COUNT,
+}
 
 SCHEMAS: Mapping[str, Schema] = {
     "transfers": {
@@ -47,21 +64,21 @@ SCHEMAS: Mapping[str, Schema] = {
         "round_trip_ms": _NUMBER,
         "error": _TEXT,
     },
-    "sockets": {
+    "delivered": {
         "time_s": _NUMBER,
-        "node": _TEXT,
-        "peer": _TEXT,
-        "port": _COUNT,
-        "peer_port": _COUNT,
-        "cwnd_segments": _COUNT,
-        "ssthresh_segments": _COUNT,
-        "rtt_ms": _NUMBER,
-        "min_rtt_ms": _NUMBER,
-        "retransmitted_segments": _COUNT,
-        "lost_segments": _COUNT,
-        "acknowledged_bytes": _COUNT,
+        "client": _TEXT,
         "received_bytes": _COUNT,
-        "unsent_bytes": _COUNT,
+        "sent_bytes": _COUNT,
+    },
+    "sockets": _CONNECTIONS,
+    "competing": _CONNECTIONS,
+    "queues": {
+        "time_s": _NUMBER,
+        "relay": _TEXT,
+        "queue": _TEXT,
+        "connection": _TEXT,
+        "removed_cells": _COUNT,
+        "waited_ms": _COUNT,
     },
     "links": {
         "time_s": _NUMBER,
@@ -71,6 +88,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "sent_packets": _COUNT,
         "sent_bytes": _COUNT,
         "dropped_packets": _COUNT,
+        "overflowed_packets": _COUNT,
         "bundled_segments": _COUNT,
         "received_packets": _COUNT,
         "received_bytes": _COUNT,
@@ -79,8 +97,16 @@ SCHEMAS: Mapping[str, Schema] = {
 """Columns by table; all times are Unix times of the machine's clock.
 
 `transfers` has TGen's streams, one a row; `measured` are those that began before measuring ended.
-The others' columns are those of `CircuitChange`, `RoundTrip`, `SocketSample`, `record_links`.
+`delivered` has what a client's generator moved since its heartbeat before, a second earlier. The
+others' columns are those of `CircuitChange`, `RoundTrip`, `SocketSample` (`sockets` and
+`competing`), `QueueSample` and `record_links`.
 """
+
+YOUNGER_COLUMNS = {"links": ("overflowed_packets",)}
+"""Columns that older runs lack, by table: they are read as nulls."""
+
+_FROM_LOGS = ("transfers", "delivered")
+"""Made of the generators' logs; the others of the experiment's rows."""
 
 _PROGRESS: Schema = {"time_s": _NUMBER, "step": _TEXT, "done_s": _NUMBER, "of_s": _NUMBER}
 _NOTES: Schema = {"time_s": _NUMBER, "text": _TEXT}
@@ -94,7 +120,10 @@ class Tables:
     transfers: polars.DataFrame
     circuits: polars.DataFrame
     round_trips: polars.DataFrame
+    delivered: polars.DataFrame
     sockets: polars.DataFrame
+    competing: polars.DataFrame
+    queues: polars.DataFrame
     links: polars.DataFrame
 
     def items(self) -> Iterator[tuple[str, polars.DataFrame]]:
@@ -111,14 +140,12 @@ class Recorded:
         checks: rows with name, expected, observed and ok.
         notes: in the order in which they were written.
         measuring_start_s: Unix time on the machine's clock.
-        moved_bytes: of each client, what its generator counted in its heartbeats.
     """
 
     tables: Tables
     checks: list[dict[str, Any]]
     notes: list[str]
     measuring_start_s: float
-    moved_bytes: dict[str, int]
 
 
 def read_recorded(directory: Path, plan: Plan) -> Recorded:
@@ -133,28 +160,17 @@ def read_recorded(directory: Path, plan: Plan) -> Recorded:
     return Recorded(
         tables=Tables(
             transfers=_transfers(logs, plan, start_s + plan.duration_s),
+            delivered=_delivered(logs, plan),
             **{
                 name: _table(raw / f"{name}.jsonl", schema)
                 for name, schema in SCHEMAS.items()
-                if name != "transfers"
+                if name not in _FROM_LOGS
             },
         ),
         checks=_rows(raw / "checks.jsonl", _CHECKS),
         notes=[row["text"] for row in _rows(raw / "notes.jsonl", _NOTES)],
         measuring_start_s=start_s,
-        moved_bytes={
-            client: sum(
-                heartbeat.bytes_received
-                for heartbeat in read_heartbeats(generator_log(logs, client), client)
-            )
-            for client in plan.traffic_by_client
-        },
     )
-
-
-def generator_log(logs: Path, client: str) -> Path:
-    """Where a client's generator writes its log."""
-    return logs / f"tgen-{client}.log"
 
 
 def throughput_mb_per_s() -> polars.Expr:
@@ -186,6 +202,20 @@ def _transfers(logs: Path, plan: Plan, end_s: float) -> polars.DataFrame:
         for transfer in read_transfers(generator_log(logs, client), client)
     ]
     return polars.DataFrame(rows, schema=SCHEMAS["transfers"]).sort("start_s", "client")
+
+
+def _delivered(logs: Path, plan: Plan) -> polars.DataFrame:
+    rows = [
+        {
+            "client": client,
+            "time_s": heartbeat.time_s,
+            "received_bytes": heartbeat.bytes_received,
+            "sent_bytes": heartbeat.bytes_sent,
+        }
+        for client in plan.traffic_by_client
+        for heartbeat in read_heartbeats(generator_log(logs, client), client)
+    ]
+    return polars.DataFrame(rows, schema=SCHEMAS["delivered"]).sort("time_s", "client")
 
 
 def _transfer_row(transfer: Transfer, measured: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ How to get what is missing is the set-up's business; here it is only named.
 import os
 import platform
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed.errors import TestbedError
-from testbed.setup import builds, cache, environment, packages
+from testbed.setup import builds, cache, environment, host_kernel, packages
 from testbed.setup.builds import Build
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -151,26 +150,7 @@ def _host_machine(parts: list[Finding]) -> Finding:
         return Finding("host machine", False, f"does not work: see {', '.join(lacking)}")
     if os.geteuid() != 0:
         return Finding("host machine", False, "needs root: `sudo ./run.py ... --machine host`")
-    reason = netem_refusal()
-    if reason:
-        return Finding(
-            "host machine",
-            False,
-            f"this host's kernel has no netem ({reason}): use --machine virtual",
-        )
+    if reason := host_kernel.refusal():
+        text = f"this host's kernel has {reason}: use --machine virtual"
+        return Finding("host machine", False, text)
     return Finding("host machine", True, "works (--machine host: real time, this host's kernel)")
-
-
-def netem_refusal() -> str:
-    """Return why this host's kernel can't do netem in a network namespace, or "" if it can.
-
-    Tried on the loopback of a namespace that ends with the trial. Needs root.
-    """
-    trial = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
-    try:
-        answer = subprocess.run(trial, capture_output=True, text=True, check=False)
-    except OSError as error:
-        return f"{trial[0]}: {error.strerror}"
-    if answer.returncode == 0:
-        return ""
-    return answer.stderr.strip().splitlines()[0] if answer.stderr.strip() else "no reason given"

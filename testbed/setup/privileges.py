@@ -3,10 +3,13 @@
 So the cache and the results are the user's own, with or without sudo. Standard library only.
 """
 
+import glob
 import itertools
 import os
 import pwd
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from testbed.setup import packages, steps
 
@@ -39,3 +42,24 @@ def give_up_sudo(arguments: Sequence[str]) -> None:
     os.environ.update(HOME=user.pw_dir, USER=user.pw_name, LOGNAME=user.pw_name)
     for name in ("SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND"):
         os.environ.pop(name, None)
+
+
+@contextmanager
+def left_to_user(destination: Path) -> Iterator[None]:
+    """Give what root writes at a destination to the user behind sudo, the way to it included.
+
+    A failed run's evidence, which is kept beside it, likewise.
+    """
+    user_number = int(os.environ.get("SUDO_UID", "0"))
+    first_new = destination
+    while not first_new.parent.exists():
+        first_new = first_new.parent
+    try:
+        yield
+    finally:
+        if os.geteuid() == 0 and user_number:
+            group_number = int(os.environ.get("SUDO_GID", "-1"))
+            evidence = first_new.parent.glob(f"{glob.escape(first_new.name)}.failed-*")
+            for path in (first_new, *evidence):
+                for each in (path, *path.rglob("*")) if path.exists() else ():
+                    os.chown(each, user_number, group_number, follow_symlinks=False)

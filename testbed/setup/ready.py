@@ -48,8 +48,17 @@ def ensure_ready(console: Console, needs: Iterable[TorNeed]) -> Ready:
     Raises:
         TestbedError: something can't be had; its text says what and how to get it.
     """
-    progress = Progress(console.file, live=console.is_terminal)
+    tors = ensure_tors(console, needs)
+    return Ready(kernel=kernel.kernel_build(_progress(console)), tors=tors)
+
+
+def ensure_tors(console: Console, needs: Iterable[TorNeed]) -> dict[TorNeed, Build]:
+    """The same without the kernel, for runs on the host's own."""
+    progress = _progress(console)
     packages.ensure_packages(progress)
     unlike = dict.fromkeys(needs)
-    tors = {need: tor.tor_build(need.source, need.patches, progress) for need in unlike}
-    return Ready(kernel=kernel.kernel_build(progress), tors=tors)
+    return {need: tor.tor_build(need.source, need.patches, progress) for need in unlike}
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(console.file, live=console.is_terminal)

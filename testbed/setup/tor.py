@@ -37,6 +37,7 @@ PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
 BUILT_FOLDERS = frozenset({".git", ".deps", ".libs", "autom4te.cache"})
 BUILT_FILES = frozenset({"config.status", "config.log", "Makefile", "orconfig.h", "stamp-h1"})
 BUILT_SUFFIXES = frozenset({".o", ".a", ".lo", ".la"})
+MADE_BY_AUTOTOOLS = ("aclocal.m4", "configure", "Makefile.in")
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,20 @@ def tree_version(tree: Path) -> str:
         raise InputError(f"{tree}/configure.ac: not Tor's: AC_INIT([tor],[version]) is not there")
     if not (tree / "configure").exists():
         raise InputError(f"{tree}: has no configure: run ./autogen.sh there first")
+    _refuse_outdated(tree)
     return found[1]
+
+
+def _refuse_outdated(tree: Path) -> None:
+    """Refuse a tree in which `make` would call the autotools, which nothing else here needs."""
+    made = [tree / name for name in MADE_BY_AUTOTOOLS if (tree / name).exists()]
+    oldest = min(made, key=lambda path: path.stat().st_mtime_ns)
+    for path in (*tree.glob("*.a[cm]"), *tree.glob("m4/*.m4"), *tree.glob("src/**/include.am")):
+        if path.stat().st_mtime_ns > oldest.stat().st_mtime_ns:
+            raise InputError(
+                f"{tree}: {oldest.name} is older than {path.relative_to(tree)}: run ./autogen.sh"
+                " there, or copy the tree with its times (cp -a)"
+            )
 
 
 def tree_sha256(tree: Path) -> str:

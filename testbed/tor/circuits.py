@@ -1,23 +1,31 @@
-"""One circuit per client with the plan's path, and the streams attached to it.
+"""One circuit per client with the plan's path, or a linked set, and the streams attached to it.
 
 What crosses the circuits is traffic's and the probes'; what they did is recorded here.
 """
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from stem import CircStatus, ControllerError, StreamStatus
+from stem import CircStatus, ControllerError, InvalidArguments, StreamStatus
 from stem.control import Controller, EventType
-from stem.response.events import CircuitEvent, StreamEvent
+from stem.response.events import CircMinorEvent, CircuitEvent, StreamEvent
 
 from testbed.errors import TestbedError
+from testbed.plan import Plan
 from testbed.probes.record import Record
 from testbed.tor.network import RunningTor, TorNetwork, wait_until
 
 BUILD_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 60.0
+
+LEGS = 2
+"""Circuits in a linked set."""
+
+UNLINKED, LINKED = "CONFLUX_UNLINKED", "CONFLUX_LINKED"
+"""The purposes of a set's circuits, before and after they are linked (control-spec)."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,8 @@ class CircuitChange:
 
     Attributes:
         time_s: Unix time at which the event came over the control port.
-        since_extend_s: time since the testbed asked for the circuit (NaN: it did not ask).
+        since_extend_s: time since the testbed asked for the circuit (NaN: it did not ask), or
+            since Tor launched it as a leg of a linked set, which nobody can ask for.
         status: LAUNCHED, EXTENDED, BUILT, FAILED, CLOSED.
         round: "first" for the circuits that only open the relays' connections, "measured" for
             those that carry the traffic, "other" for what Tor built by itself.
@@ -63,6 +72,7 @@ class ClientCircuit:
         self._hops = hops
         self._record = record
         self._asked: dict[str, _Asked] = {}
+        """The circuits that carry the client's streams or are to, those of before too."""
         self._lock = threading.Lock()
         self._controller.add_event_listener(self._on_circuit, EventType.CIRC)
         self._controller.add_event_listener(self._on_stream, EventType.STREAM)
@@ -86,11 +96,15 @@ class ClientCircuit:
             raise TestbedError(f"{self.client}: its circuit {self.circuit} is {self.status}")
         return bool(self.status == CircStatus.BUILT)
 
+    def _is_own(self, circuit: str) -> bool:
+        """Whether the client's streams may run on a circuit now."""
+        return circuit == self.circuit
+
     def _on_circuit(self, event: CircuitEvent) -> None:
         now_s = time.time()  # stem's own arrival times are whole seconds
         with self._lock:  # extend() holds it until it knows the circuit's number
             asked = self._asked.get(event.id, _Asked("other", float("nan")))
-            if event.id == self.circuit:
+            if self._is_own(event.id):
                 self.status = event.status
         self._record.circuits.add(
             asdict(
@@ -110,7 +124,7 @@ class ClientCircuit:
     def _on_stream(self, event: StreamEvent) -> None:
         if event.status == StreamStatus.NEW and event.purpose != "DIR_FETCH":
             self._attach(event)
-        elif event.status == StreamStatus.SUCCEEDED and event.circ_id != self.circuit:
+        elif event.status == StreamStatus.SUCCEEDED and not self._is_own(event.circ_id):
             self.strays.add(str(event.circ_id))
 
     def _attach(self, event: StreamEvent) -> None:
@@ -121,15 +135,91 @@ class ClientCircuit:
             self._record.note(f"{self.client}: stream {event.id} not attached: {error}")
 
 
-class Circuits:
-    """The circuits of all clients."""
+class LinkedSet(ClientCircuit):
+    """A client's linked set of circuits, its legs; streams attached to one leg run on all.
 
-    def __init__(
-        self, network: TorNetwork, paths: Mapping[str, Iterable[str]], record: Record
-    ) -> None:
+    The control port has no word for a set: Tor builds one ahead of use, as it does with other
+    circuits when it is allowed to. So it is allowed to until there is a set, and what else it has
+    built by then is closed.
+    """
+
+    def __init__(self, tor: RunningTor, hops: list[str], record: Record) -> None:
+        super().__init__(tor, hops, record)
+        self._legs: list[str] = []
+        self._round = "other"
+        self._controller.add_event_listener(self._on_change, EventType.CIRC_MINOR)
+
+    def extend(self, round_name: str) -> None:
+        """Let Tor build a set, which it begins within a second; returns at once."""
+        with self._lock:
+            self.status, self._legs, self._round = "LAUNCHED", [], round_name
+        self._build_ahead(True)
+
+    def close(self) -> None:
+        """Close all legs."""
+        for leg in self._legs:
+            self._close(leg)
+
+    def _close(self, circuit: str) -> None:
+        with suppress(InvalidArguments):  # it is closed already, as a leg after the other one
+            self._controller.close_circuit(circuit)
+
+    def _build_ahead(self, allowed: bool) -> None:
+        self._controller.set_conf("__DisablePredictedCircuits", "0" if allowed else "1")
+
+    def _is_own(self, circuit: str) -> bool:
+        return circuit in self._legs
+
+    def _on_circuit(self, event: CircuitEvent) -> None:
+        if event.status == CircStatus.LAUNCHED and event.purpose == UNLINKED:
+            self._asked[event.id] = _Asked(self._round, time.time())
+        super()._on_circuit(event)
+
+    def _on_change(self, event: CircMinorEvent) -> None:
+        if event.purpose != LINKED or event.id in self._legs:
+            return
+        self._legs.append(event.id)
+        if len(self._legs) == LEGS:
+            self._build_ahead(False)
+            for circuit in self._controller.get_circuits():
+                if circuit.id not in self._legs:
+                    self._close(circuit.id)
+            self.circuit, self.status = self._legs[0], CircStatus.BUILT
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A circuit that is linked: its number at its client, its set's name, and its relays."""
+
+    circuit: str
+    set_id: str
+    hops: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.circuit} of {self.set_id[:8]} by {', '.join(hop[:8] for hop in self.hops)}"
+
+
+def linked_legs(tor: RunningTor) -> list[Leg]:
+    """The legs of all linked sets that a client has, as its Tor tells at this moment."""
+    return [
+        Leg(
+            circuit=circuit.id,
+            set_id=circuit.keyword_args["CONFLUX_ID"],
+            hops=tuple(fingerprint for fingerprint, _ in circuit.path),
+        )
+        for circuit in tor.controller.get_circuits()
+        if circuit.purpose == LINKED
+    ]
+
+
+class Circuits:
+    """The circuits of all clients, or their linked sets."""
+
+    def __init__(self, network: TorNetwork, plan: Plan, record: Record) -> None:
+        kind = LinkedSet if plan.tor.conflux else ClientCircuit
         self._circuits = [
-            ClientCircuit(network[client], [network.fingerprints[relay] for relay in path], record)
-            for client, path in paths.items()
+            kind(network[client], [network.fingerprints[relay] for relay in path], record)
+            for client, path in plan.paths.items()
         ]
 
     def __iter__(self) -> Iterator[ClientCircuit]:

@@ -3,6 +3,7 @@
 No value here is a variant's: those come with the plan and stand at the end of the file.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -69,7 +70,10 @@ def torrc(plan: Plan, node: Node, files: TorFiles, identity: AuthorityIdentity) 
     The variant's lines come last; among several lines of one option Tor takes the last.
     """
     values = _values(plan, node, files, identity)
-    parts = [_filled(name, values) for name in ("all", _TEMPLATE_BY_ROLE[node.role])]
+    templates = ["all", _TEMPLATE_BY_ROLE[node.role]]
+    if plan.tor.conflux and node.role == "client":
+        templates.append("conflux")
+    parts = [_filled(name, values) for name in templates]
     return "\n".join([*parts, "# The variant's own.", *_variant_lines(plan, node), ""])
 
 
@@ -100,12 +104,20 @@ def _values(
         "probe_socket": files.probe_socket,
         "log_file": files.log,
         "guard_addresses": _addresses(plan, "guard"),
+        "middle_addresses": _addresses(plan, "middle"),
         "exit_addresses": _addresses(plan, "exit"),
         "consensus_params": " ".join(f"{name}={value}" for name, value in parameters.items()),
-        "exit_policy": "\n".join(
-            f"ExitPolicy accept {server.address}:*" for server in plan.nodes_with("server")
-        ),
+        "exit_policy": "\n".join(_exit_policy(plan)),
     }
+
+
+def _exit_policy(plan: Plan) -> Iterator[str]:
+    for server in plan.nodes_with("server"):
+        yield f"ExitPolicy accept {server.address}:*"
+    if plan.tor.conflux:
+        # A client that chooses the exit itself goes by the summary of its policy, in which one
+        # address counts for nothing (proposal 141). The exit has no way to any other.
+        yield "ExitPolicy accept *:*"
 
 
 def _addresses(plan: Plan, role: str) -> str:

@@ -50,9 +50,10 @@ class TrafficModel:
 _ALL = (
     TrafficModel("bulk", "5 MB, then at once the next", 5_000_000),
     TrafficModel("web", "2 MB, then a pause of 10 s", 2_000_000, pauses_s=(10,)),
-    # Streams of 20 s: long enough that the gap between two costs less than 2 % of the rate.
-    TrafficModel("audio", "50 kB/s in streams of 20 s", 1_000_000, rate_byte_per_s=50_000),
-    TrafficModel("video", "1 MB/s in streams of 20 s", 20_000_000, rate_byte_per_s=1_000_000),
+    # Streams of 5 s: long enough that the gap between two costs 2 % of the rate where the first
+    # byte takes 100 ms, short enough that a link of 2 Mbit/s brings some to their end in 5 min.
+    TrafficModel("audio", "50 kB/s in streams of 5 s", 250_000, rate_byte_per_s=50_000),
+    TrafficModel("video", "1 MB/s in streams of 5 s", 5_000_000, rate_byte_per_s=1_000_000),
     TrafficModel(
         "page", "320 KiB, then a pause of 1 to 30 s", 320 * 1024, pauses_s=tuple(range(1, 31))
     ),

@@ -29,6 +29,7 @@ class Transfer:
         client: whose log it is from.
         stream_id: unique among the client's streams.
         start_s: `created-ts` on the Unix clock, that is the line's time less the time since.
+        lasted_s: from then to the line, checksum included.
         first_byte_s: None if no payload came.
         last_byte_s: None if no payload came; of a failed stream, the last that did.
         bytes_received: payload.
@@ -39,6 +40,7 @@ class Transfer:
     client: str
     stream_id: int
     start_s: float
+    lasted_s: float
     first_byte_s: float | None
     last_byte_s: float | None
     bytes_received: int
@@ -55,12 +57,19 @@ class Heartbeat:
         time_s: the heartbeat, on the Unix clock.
         bytes_received: from all of its sockets.
         bytes_sent: to all of its sockets.
+        pending_streams: those under way.
     """
 
     client: str
     time_s: float
     bytes_received: int
     bytes_sent: int
+    pending_streams: int
+
+
+def generator_log(logs: Path, node: str) -> Path:
+    """Where a node's generator writes its log."""
+    return logs / f"tgen-{node}.log"
 
 
 def read_transfers(path: Path, client: str) -> list[Transfer]:
@@ -95,10 +104,24 @@ def read_heartbeats(path: Path, client: str) -> list[Heartbeat]:
             try:
                 fields = _fields(words[7])
                 received, sent = int(fields["bytes-read"]), int(fields["bytes-written"])
-                heartbeats.append(Heartbeat(client, float(words[2]), received, sent))
+                pending = int(fields.get("total-streams-pending", 0))
+                heartbeats.append(Heartbeat(client, float(words[2]), received, sent, pending))
             except (KeyError, ValueError):
                 raise TestbedError(f"{path}: line {number}: no heartbeat of TGen") from None
     return heartbeats
+
+
+def has_settled(path: Path, client: str, since_s: float) -> bool:
+    """Whether no stream of a client that began before a Unix time is under way any more.
+
+    For generators that play one stream at a time.
+
+    Raises:
+        TestbedError: as `read_transfers` and `read_heartbeats`.
+    """
+    beats = [beat for beat in read_heartbeats(path, client) if beat.time_s >= since_s]
+    ended = (stream.start_s + stream.lasted_s for stream in read_transfers(path, client))
+    return any(not beat.pending_streams for beat in beats) or any(at_s >= since_s for at_s in ended)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -124,6 +147,7 @@ def _transfer(client: str, words: list[str]) -> Transfer | None:
         client=client,
         stream_id=int(parts["stream"]["id"]),
         start_s=float(words[2]) - since_start_s,
+        lasted_s=since_start_s,
         first_byte_s=_elapsed_s(times["usecs-to-first-byte-recv"]),
         last_byte_s=_elapsed_s(times["usecs-to-last-byte-recv"]),
         bytes_received=int(parts["bytes"]["payload-bytes-recv"]),

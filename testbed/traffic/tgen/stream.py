@@ -181,7 +181,7 @@ class Stream:
         return self._sent.state not in ("SEND_NONE", "SEND_SUCCESS", "SEND_ERROR")
 
     def _deferred_until_us(self) -> int:
-        if self._head or self._tail or self._pacing is None:
+        if self._head or self._pacing is None or self._pacing.finished:
             return 0
         return self._pacing.barrier_us
 

@@ -1,0 +1,235 @@
+"""How times are distributed, by variant: the paper's figures 13 and 14. Means are the tables'.
+
+The axis of shares is tail-logarithmic, since what users notice is how long the slowest take.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from analysis import metrics, style
+from analysis.figures.drawing import Drawing
+from analysis.runs import SCENARIO_ORDER, TRAFFIC_ORDER, Group
+from testbed.results import Run
+
+Groups = Mapping[Group, Sequence[Run]]
+
+TWO_CLIENTS = "two_clients"
+"""The topology whose scenarios are told apart by traffic model too, as in figure 14."""
+
+MOST_STEPS = 300
+"""How many steps of a distribution are drawn at most; a panel is some 200 dots high."""
+
+AS_IN_THE_PAPER = "In the form of the paper's figure {}."
+HOW_TO_READ = (
+    "The share of all runs' transfers, circuits or probes that took at most the time on the x axis."
+    " On the tail-logarithmic y axis, 0, 0.9 and 0.99 are equally far apart."
+)
+OWN_AXES = "Each panel has its own x axis; where scales differ, it is broken (slashes)."
+
+_PANEL_INCHES = 1.3
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A kind of time whose distribution is drawn.
+
+    Attributes:
+        name: as a reader sees it.
+        unit: of the times.
+        things: what took these times.
+        of: the times of one run.
+    """
+
+    name: str
+    unit: str
+    things: str
+    of: Callable[[Run], polars.Series]
+
+
+TIME_TO_LAST_BYTE = Measure(
+    *("time to last byte", "s", "transfers"),
+    lambda run: metrics.transfers(run)["time_to_last_byte_s"].drop_nulls(),
+)
+BUILD_TIME = Measure("circuit build time", "ms", "circuits", metrics.build_times_ms)
+ROUND_TRIP = Measure("circuit round trip", "ms", "probes", metrics.round_trips_ms)
+MEASURES = (TIME_TO_LAST_BYTE, BUILD_TIME, ROUND_TRIP)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """An empirical cumulative distribution.
+
+    Attributes:
+        values: in ascending order.
+        shares: of all values, how many are at most the value at the same place.
+        count: how many values there were before thinning.
+    """
+
+    values: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Distribution":
+        """The distribution of at least one value, thinned to what can be seen.
+
+        Kept are the first, the last, and ranks at even distances on a tail-logarithmic axis.
+        """
+        ordered = np.sort(np.fromiter(values, dtype=np.float64))
+        count = len(ordered)
+        distances = np.linspace(0, math.log10(count), MOST_STEPS)
+        ranks = np.unique(np.append(count * (1 - 10**-distances), count - 1).astype(int))
+        return cls(ordered[ranks], (ranks + 1) / count, count)
+
+
+Curves = Mapping[str, Distribution]
+"""By variant."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of panels.
+
+    Attributes:
+        share_label, value_label: of the axes.
+        panels: each scenario's curves; none where there are no runs.
+    """
+
+    share_label: str
+    value_label: str
+    panels: Sequence[Curves]
+
+    def curves(self) -> list[Distribution]:
+        """All curves of the row."""
+        return [curve for curves in self.panels for curve in curves.values()]
+
+
+def distributions(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
+    """Every figure of distributions that there are runs for, a set for each topology and duration.
+
+    Raises:
+        TestbedError: a run's plan or a table can't be read.
+    """
+    for topology, duration_s in dict.fromkeys(_setting(item) for item in groups.items()):
+        chosen = dict(item for item in groups.items() if _setting(item) == (topology, duration_s))
+        draw = _by_model if topology == TWO_CLIENTS else _by_measure
+        yield from draw(chosen, looks, f"{topology}-{duration_s:g}s")
+
+
+def _setting(item: tuple[Group, Sequence[Run]]) -> tuple[str, float]:
+    group, runs = item
+    return runs[0].plan.topology, group.duration_s
+
+
+def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawing]:
+    """Figure 13, one for each traffic model: a row a measure."""
+    for model in _in_order((group.traffic for group in groups), TRAFFIC_ORDER):
+        names = (group.scenario for group in groups if group.traffic == model)
+        scenarios = _in_order(names, SCENARIO_ORDER)
+        rows = [
+            _row(groups, measure, scenarios, [model], f"share of {measure.things}")
+            for measure in MEASURES
+        ]
+        yield Drawing(
+            name=f"distributions-{model}-{where}",
+            title=f"Transfers, circuits and round trips by scenario, {model}",
+            caption=f"{AS_IN_THE_PAPER.format(13)} {HOW_TO_READ} {_counts(rows)}",
+            figure=_figure(rows, scenarios, looks, own_axes=False),
+        )
+
+
+def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawing]:
+    """Figure 14, one for each measure: a row a traffic model."""
+    scenarios = _in_order((group.scenario for group in groups), SCENARIO_ORDER)
+    models = _in_order((group.traffic for group in groups), TRAFFIC_ORDER)
+    for measure in MEASURES:
+        rows = [
+            _row(groups, measure, scenarios, [model], f"{model}: share of {measure.things}")
+            for model in models
+        ]
+        if measure is BUILD_TIME:
+            # Circuits are built before there is traffic: one row for all models.
+            rows = [_row(groups, measure, scenarios, models, f"share of {measure.things}")]
+        yield Drawing(
+            name=f"{measure.name.replace(' ', '-')}-{where}",
+            title=f"{measure.name.capitalize()} of two clients by scenario and traffic model",
+            caption=f"{AS_IN_THE_PAPER.format(14)} {HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
+            figure=_figure(rows, scenarios, looks, own_axes=True),
+        )
+
+
+def _row(
+    groups: Groups, measure: Measure, scenarios: Sequence[str], models: Sequence[str], label: str
+) -> Row:
+    panels = [_curves(groups, measure, scenario, models) for scenario in scenarios]
+    return Row(label, f"{measure.name}, {measure.unit}", panels)
+
+
+def _curves(groups: Groups, measure: Measure, scenario: str, models: Sequence[str]) -> Curves:
+    """The times of all runs put together, by variant; a variant without a time has no curve."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for group, runs in groups.items():
+        if group.scenario == scenario and group.traffic in models:
+            values[group.variant] += [value for run in runs for value in measure.of(run)]
+    return {variant: Distribution.of(some) for variant, some in values.items() if some}
+
+
+def _in_order(names: Iterable[str], first: Sequence[str]) -> list[str]:
+    """The names without repetitions, those of `first` in its order, the others after them."""
+    found = set(names)
+    return [*(name for name in first if name in found), *sorted(found.difference(first))]
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    counts = [curve.count for row in rows for curve in row.curves()]
+    return f"A line has {min(counts)} to {max(counts)} values." if counts else "No run has a value."
+
+
+def _figure(
+    rows: Sequence[Row], scenarios: Sequence[str], looks: style.Looks, *, own_axes: bool
+) -> Figure:
+    """The panels, a column a scenario; with `own_axes`, broken x axes instead of a row's shared."""
+    row_gap_inches = 0.3 if own_axes else 0.45
+    figure, places = style.grid(
+        len(rows), len(scenarios), panel_inches=_PANEL_INCHES, row_gap_inches=row_gap_inches
+    )
+    for row_number, row in enumerate(rows):
+        for column, curves in enumerate(row.panels):
+            seen = curves.values() if own_axes else row.curves()
+            values = sorted(float(value) for curve in seen for value in curve.values) or [0.0]
+            panel = style.panel(figure, places[row_number, column], values, broken=own_axes)
+            _draw(panel, curves, looks)
+            for part in panel.parts:
+                style.scale_tail(part, max((curve.count for curve in row.curves()), default=1))
+            if row_number == 0:
+                panel.frame.set_title(scenarios[column])
+            if column == 0:
+                panel.frame.set_ylabel(row.share_label)
+            else:
+                panel.hide_y_numbers()
+            if not own_axes or row is rows[-1]:
+                panel.frame.set_xlabel(row.value_label)
+    drawn = {name for row in rows for curves in row.panels for name in curves}
+    style.name_lines(figure, {name: look for name, look in looks.items() if name in drawn})
+    return figure
+
+
+def _draw(panel: style.Panel, curves: Curves, looks: style.Looks) -> None:
+    if not curves:
+        panel.frame.text(0.5, 0.5, "no runs", transform=panel.frame.transAxes, ha="center")
+    for part in panel.parts:
+        for variant, curve in curves.items():
+            part.plot(
+                [curve.values[0], *curve.values],
+                [0, *curve.shares],
+                drawstyle="steps-post",
+                label=variant,
+                **looks[variant],
+            )

@@ -1,0 +1,41 @@
+"""A figure with its words, and how it gets into files; what is drawn is said elsewhere."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from testbed.errors import InputError
+
+_NOT_IN_FILES = {"Date": None}
+"""So that the same runs give the same file."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and what a reader is told of it.
+
+    Attributes:
+        name: of its files, without an ending.
+        title: a line.
+        caption: how to read it; plain text.
+    """
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the figure as PNG and as SVG; returns both files.
+
+        Raises:
+            InputError: the folder can't be written.
+        """
+        png, svg = folder / f"{self.name}.png", folder / f"{self.name}.svg"
+        try:
+            self.figure.savefig(png)
+            self.figure.savefig(svg, metadata=_NOT_IN_FILES)
+        except OSError as error:
+            raise InputError(f"{folder}: {error.strerror}: needed for figures") from error
+        return [png, svg]

@@ -1,0 +1,104 @@
+"""HTML: the parts of a page from plain text, tables and figures, and the page as a whole.
+
+What stands on the page, and in which order, is the report's.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from urllib.parse import quote
+
+from analysis.figures.drawing import Drawing
+from analysis.tables import Table
+
+_TEMPLATE = Path(__file__).with_name("page.html")
+
+_NUMBER = re.compile(r"-|[-+]?\d[\d.]*( [±%(].*)?")
+"""A cell that stands to the right: a number with what belongs to it, or none."""
+
+
+def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
+    """A page that needs nothing from elsewhere.
+
+    Args:
+        sections: heading and content, the latter as HTML.
+    """
+    contents = "".join(
+        f'<li><a href="#{slug(heading)}">{escape(heading)}</a></li>' for heading, _ in sections
+    )
+    body = "".join(
+        f'<section id="{slug(heading)}"><h2>{escape(heading)}</h2>{content}</section>\n'
+        for heading, content in sections
+    )
+    template = Template(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.substitute(title=escape(title), contents=contents, body=body)
+
+
+def slug(text: str) -> str:
+    """A name for a file or a place on the page: letters, digits and hyphens."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-").lower()
+
+
+def subheading(text: str) -> str:
+    """A heading within a section."""
+    return f"<h3>{escape(text)}</h3>"
+
+
+def paragraph(text: str) -> str:
+    """A paragraph of plain text."""
+    return f"<p>{escape(text)}</p>"
+
+
+def items(lines: Iterable[str]) -> str:
+    """A list of plain lines."""
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
+def preformatted(text: str) -> str:
+    """Text as it is in a file or a terminal."""
+    return f"<pre>{escape(text)}</pre>"
+
+
+def folded(summary: str, content: str) -> str:
+    """Content (HTML) that is shown when its summary is clicked."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def table(shown: Table, csv: str) -> str:
+    """A table with its title and note; `csv` is the name of the same table's file."""
+    head = "".join(
+        _cell("th", heading, all(map(_NUMBER.fullmatch, shown.column(number))))
+        for number, heading in enumerate(shown.columns)
+    )
+    rows = "\n".join(
+        f"<tr>{''.join(_cell('td', text, bool(_NUMBER.fullmatch(text))) for text in row)}</tr>"
+        for row in shown.rows
+    )
+    return (
+        f'<div class="table"><table><caption>{escape(shown.title)}</caption>'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
+        f'<p class="note">{escape(shown.note)} {_link(csv, "CSV")}</p>'
+    )
+
+
+def _cell(tag: str, text: str, is_number: bool) -> str:
+    kind = ' class="number"' if is_number else ""
+    return f"<{tag}{kind}>{escape(text)}</{tag}>"
+
+
+def figure(drawing: Drawing, number: int, png: Path, svg: Path) -> str:
+    """A figure, the SVG within the page; the files stay beside it."""
+    data = base64.b64encode(svg.read_bytes()).decode("ascii")
+    return (
+        f'<figure id="{slug(drawing.name)}">'
+        f'<img alt="{escape(drawing.title)}" src="data:image/svg+xml;base64,{data}">'
+        f"<figcaption><b>Figure {number}: {escape(drawing.title)}.</b> {escape(drawing.caption)}"
+        f" {_link(png.name, 'PNG')} {_link(svg.name, 'SVG')}</figcaption></figure>"
+    )
+
+
+def _link(file: str, words: str) -> str:
+    return f'<a href="{quote(file)}">{words}</a>'

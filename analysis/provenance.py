@@ -1,0 +1,199 @@
+"""Where runs come from: which there are, what was checked, which versions, how to repeat them.
+
+What came out of them is said in tables.
+"""
+
+import hashlib
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.metrics import CIRCUIT_ROUND_TRIP, THROUGHPUT, TIME_TO_LAST_BYTE, Metric
+from analysis.tables import Table
+from analysis.wording import NOTHING
+from testbed.plan import Patch, Plan, Tor
+from testbed.results import Check, Run
+from testbed.scenario import SCENARIOS
+from testbed.toml_file import names_in
+from testbed.variant import TOR_CONFIGS
+
+
+def runs_table(runs: Sequence[Run], directory: Path) -> Table:
+    """A row a run; their directories are told as seen from `directory`."""
+    metrics = (THROUGHPUT, TIME_TO_LAST_BYTE, CIRCUIT_ROUND_TRIP)
+    return Table(
+        title="Every run",
+        columns=(
+            *("scenario", "traffic", "duration, s", "variant", "seed", "transfers", "failed"),
+            *(metric.label for metric in metrics),
+            *("wall time, s", "directory"),
+        ),
+        rows=tuple(
+            (
+                *(run.summary.scenario, run.summary.traffic, f"{run.summary.duration_s:g}"),
+                *(run.summary.variant, str(run.summary.seed)),
+                *(str(run.summary.transfers.completed), str(run.summary.transfers.failed)),
+                *(_number(metric, run) for metric in metrics),
+                *(f"{run.summary.cost.wall_s:.0f}", str(run.directory.relative_to(directory))),
+            )
+            for run in runs
+        ),
+        note="Means within a run, of the clients that run the traffic model under test.",
+    )
+
+
+def _number(metric: Metric, run: Run) -> str:
+    value = metric.of(run)
+    return NOTHING if value is None else f"{value:.{metric.digits}f}"
+
+
+def checks_table(runs: Sequence[Run]) -> Table:
+    """A row a check of a run."""
+    return _checks_table(
+        "Every check", [(run, check) for run in runs for check in run.summary.checks]
+    )
+
+
+def failed_checks_table(runs: Sequence[Run]) -> Table:
+    """A row a check that did not hold."""
+    failed = [(run, check) for run in runs for check in run.summary.checks if not check.ok]
+    return _checks_table("Checks that failed", failed)
+
+
+def _checks_table(title: str, checks: Sequence[tuple[Run, Check]]) -> Table:
+    return Table(
+        title=title,
+        columns=(
+            *("scenario", "traffic", "variant", "seed"),
+            *("check", "expected", "observed", "holds"),
+        ),
+        rows=tuple(
+            (
+                *(run.summary.scenario, run.summary.traffic, run.summary.variant),
+                *(str(run.summary.seed), check.name, check.expected, check.observed),
+                "yes" if check.ok else "no",
+            )
+            for run, check in checks
+        ),
+    )
+
+
+def versions_table(runs: Sequence[Run]) -> Table:
+    """What was used, each version with the number of runs that it was used in."""
+    counts = Counter(entry for run in runs for entry in _versions(run.manifest))
+    return Table(
+        title="Versions",
+        columns=("what", "version", "runs"),
+        rows=tuple(
+            (what, version, str(number)) for (what, version), number in sorted(counts.items())
+        ),
+    )
+
+
+def _versions(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    project, machine = manifest.get("project", {}), manifest.get("machine", {})
+    changed = " with uncommitted changes" if project.get("dirty") else ""
+    yield "testbed", f"{project.get('version')}, commit {project.get('commit')}{changed}"
+    yield from _build_versions("Tor", manifest.get("tor"))
+    yield from _build_versions("kernel", manifest.get("kernel"))
+    packages = manifest.get("packages", {})
+    yield "Python", str(manifest.get("python"))
+    yield "packages", ", ".join(f"{name} {version}" for name, version in packages.items())
+    yield "machine", f"{machine.get('name')}, {machine.get('memory_mb')} MB"
+    yield "host", ", ".join(f"{key}: {value}" for key, value in machine.get("host", {}).items())
+
+
+def _build_versions(what: str, build: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Of a program that was built; None: the host's own was used."""
+    if build is None:
+        yield what, "the host's"
+        return
+    yield what, f"{build.get('version')}, build {build.get('key')}"
+    yield f"{what}: compiler", str(build.get("compiler"))
+    for kind in ("sources", "patches"):
+        for file in build.get(kind, []):
+            yield f"{what}: {kind}", f"{file.get('name')}, sha256 {file.get('sha256')}"
+
+
+@dataclass(frozen=True)
+class VariantText:
+    """A variant as it was run.
+
+    Attributes:
+        lines: what was configured, and what the shared link had to look like.
+        patches: name and text of each.
+    """
+
+    name: str
+    title: str
+    lines: Sequence[str]
+    patches: Sequence[tuple[str, str]]
+
+
+def variants(runs: Iterable[Run]) -> list[VariantText]:
+    """Each variant once; more than once if its file changed between runs."""
+    plans = {run.plan.tor.model_dump_json(): run.plan for run in runs}
+    return [
+        VariantText(
+            plan.variant,
+            plan.variant_title,
+            list(_configuration(plan.tor)),
+            [(patch.name, patch_text(patch)) for patch in plan.tor.patches],
+        )
+        for plan in plans.values()
+    ]
+
+
+def _configuration(tor: Tor) -> Iterator[str]:
+    """All that a variant says, as its file would."""
+    for table, options in (
+        ("torrc", tor.torrc_all),
+        ("torrc.relay", tor.torrc_relay),
+        ("torrc.client", tor.torrc_client),
+    ):
+        yield from (
+            f"{table}: {key} {value}" for key, values in options.items() for value in values
+        )
+    yield from (f"consensus: {key}={value}" for key, value in tor.consensus_params.items())
+    if tor.source:
+        yield f"source: {tor.source}"
+    yield f"premise: the shared link has {tor.premise}"
+
+
+def patch_text(patch: Patch) -> str:
+    """The patch's text if it is still here as it was used, else a line that says it is not."""
+    try:
+        content = patch.file().read_bytes()
+    except OSError:
+        return f"{patch.path} is not here any more; its sha256 was {patch.sha256}."
+    if hashlib.sha256(content).hexdigest() != patch.sha256:
+        return f"{patch.path} has changed since these runs; its sha256 was {patch.sha256}."
+    return content.decode("utf-8", errors="replace")
+
+
+def commands(runs: Sequence[Run], directory: Path) -> list[str]:
+    """What makes these runs and their report again, in a clone of the testbed."""
+    commits = {run.manifest.get("project", {}).get("commit") for run in runs}
+    # Runs of several commits, or of none that is known, have no one place to be repeated in.
+    checkout = [f"git checkout {commit}" for commit in commits if commit and len(commits) == 1]
+    report = shlex.join(["./run.py", "report", str(directory)])
+    return [*checkout, *(command(run.plan) for run in runs), report]
+
+
+def command(plan: Plan) -> str:
+    """What makes a run of this plan; of a file of the user's own, the name without its folder."""
+    words = ["./run.py", "scenario", _name_or_file(plan.scenario, SCENARIOS)]
+    words += ["--variant", _name_or_file(plan.variant, TOR_CONFIGS)]
+    if plan.traffic_overridden:
+        words += ["--traffic", plan.traffic]
+    words += ["--duration", f"{plan.duration_s:g}", "--seed", str(plan.seed)]
+    if plan.tgen is not None:
+        words += ["--tgen", plan.tgen.path]
+    return shlex.join(words)
+
+
+def _name_or_file(name: str, folder: Path) -> str:
+    return name if name in names_in(folder) else f"{name}.toml"

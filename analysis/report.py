@@ -1,0 +1,178 @@
+"""The report on many runs: one HTML file that needs no network, its figures and tables beside it.
+
+It says in which order things stand; what they are is said by tables, figures and provenance.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis import page, provenance, style
+from analysis.comparison import compare, comparison_tables
+from analysis.figures.distributions import distributions
+from analysis.figures.drawing import Drawing
+from analysis.figures.network import networks
+from analysis.figures.over_time import over_time
+from analysis.runs import Found, Group, find_runs
+from analysis.tables import Table, as_csv, left_out_table, run_tables
+from testbed.errors import InputError, TestbedError
+from testbed.results import Run, read_run
+from testbed.results.summary import SUMMARY
+from testbed.results.tables import SCHEMAS
+
+Runs = Mapping[Group, Sequence[Run]]
+Section = tuple[str, str]
+"""Heading, and content as HTML."""
+
+
+@dataclass
+class _Folder:
+    """Where a report lies: writes tables and figures there and returns them as HTML."""
+
+    path: Path
+    figures: int = 0
+
+    def table(self, table: Table) -> str:
+        name = f"{page.slug(table.title)}.csv"
+        (self.path / name).write_text(as_csv(table), encoding="utf-8")
+        return page.table(table, name)
+
+    def figure(self, drawing: Drawing) -> str:
+        self.figures += 1
+        return page.figure(drawing, self.figures, *drawing.save(self.path))
+
+
+def write_report(directory: Path, file: Path) -> Found:
+    """Write the report of the runs below a directory; figures and tables lie beside the file.
+
+    Returns:
+        The runs that it is of, and those that were left out.
+
+    Raises:
+        InputError: the directory holds no run, or the file can't be written.
+    """
+    if file.suffix != ".html":
+        raise InputError(f"--out {file}: give a file that ends in .html")
+    found = _readable(find_runs(directory))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        sections = list(_sections(found, directory, _Folder(file.parent)))
+        text = page.page(f"Runs in {directory.resolve().name}", sections)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--out {file}: {error.filename}: {error.strerror}") from error
+    return found
+
+
+def _readable(found: Found) -> Found:
+    """Without the runs whose plan or tables are not as this testbed writes them."""
+    problems = {
+        run.directory: problem
+        for runs in found.valid.values()
+        for run in runs
+        if (problem := _problem(run))
+    }
+    valid = {
+        group: [run for run in runs if run.directory not in problems]
+        for group, runs in found.valid.items()
+    }
+    left_out = [f"{folder}: {problem}" for folder, problem in problems.items()]
+    return Found(
+        {group: runs for group, runs in valid.items() if runs}, [*found.left_out, *left_out]
+    )
+
+
+def _problem(run: Run) -> str | None:
+    try:
+        for name in ("plan", *SCHEMAS):
+            getattr(run, name)
+    except TestbedError as error:
+        return str(error)
+    return None
+
+
+def _sections(found: Found, directory: Path, folder: _Folder) -> Iterator[Section]:
+    runs = [run for runs in found.valid.values() for run in runs]
+    looks = style.looks(group.variant for group in found.valid)
+    yield "Results", _results(found, folder)
+    yield "Left out", _left_out(found, directory, folder)
+    if not runs:
+        return
+    yield "Distributions", "".join(map(folder.figure, distributions(found.valid, looks)))
+    for scenario in dict.fromkeys(group.scenario for group in found.valid):
+        yield scenario, _scenario(_only(found.valid, scenario=scenario), looks, folder)
+    yield "Runs and checks", _runs_and_checks(runs, directory, folder)
+    yield "Variants", "".join(map(_variant, provenance.variants(runs)))
+    yield "Versions", folder.table(provenance.versions_table(runs))
+    yield "Repeat it", page.preformatted("\n".join(provenance.commands(runs, directory)))
+
+
+def _results(found: Found, folder: _Folder) -> str:
+    number = sum(len(runs) for runs in found.valid.values())
+    words = f"{number} runs count, {len(found.left_out)} are left out."
+    return page.paragraph(words) + "".join(map(folder.table, run_tables(found)))
+
+
+def _scenario(groups: Runs, looks: style.Looks, folder: _Folder) -> str:
+    """The network, then for each traffic model and duration the variants' differences and why."""
+    parts = [*map(folder.figure, networks(groups))]
+    for traffic, duration_s in dict.fromkeys((one.traffic, one.duration_s) for one in groups):
+        same = _only(groups, traffic=traffic, duration_s=duration_s)
+        parts.append(page.subheading(f"{traffic}, {duration_s:g} s"))
+        parts += map(folder.table, _comparison(same))
+        parts += map(folder.figure, over_time(same, looks))
+    return "".join(parts)
+
+
+def _comparison(groups: Runs) -> list[Table]:
+    """The variants of one scenario, traffic model and duration; the first against each other."""
+    first, *others = groups
+    if not others:
+        return []
+    title = f"{first.scenario}, {first.traffic}, {first.duration_s:g} s"
+    compared = compare(Found(groups, []), [group.variant for group in groups])
+    return comparison_tables(title, compared)
+
+
+def _left_out(found: Found, directory: Path, folder: _Folder) -> str:
+    if not found.left_out:
+        return page.paragraph("Nothing.")
+    tables = [left_out_table(found)]
+    if invalid := _invalid_runs(directory):
+        tables.append(provenance.failed_checks_table(invalid))
+    return "".join(map(folder.table, tables))
+
+
+def _invalid_runs(directory: Path) -> list[Run]:
+    """The runs that are whole but whose premise failed; those under way have a leading dot."""
+    runs = []
+    for path in sorted(directory.rglob(SUMMARY)):
+        with suppress(TestbedError):
+            runs.append(read_run(path.parent))
+    return [run for run in runs if not run.summary.valid and not run.directory.name.startswith(".")]
+
+
+def _runs_and_checks(runs: Sequence[Run], directory: Path, folder: _Folder) -> str:
+    checks = provenance.checks_table(runs)
+    return folder.table(provenance.runs_table(runs, directory)) + page.folded(
+        f"{len(checks.rows)} checks", folder.table(checks)
+    )
+
+
+def _variant(variant: provenance.VariantText) -> str:
+    patches = (page.paragraph(name) + page.preformatted(text) for name, text in variant.patches)
+    return (
+        page.subheading(f"{variant.name}: {variant.title}")
+        + page.items(variant.lines)
+        + "".join(patches)
+    )
+
+
+def _only(groups: Runs, **attributes: object) -> Runs:
+    """The groups with these values."""
+    return {
+        group: runs
+        for group, runs in groups.items()
+        if all(getattr(group, name) == value for name, value in attributes.items())
+    }

@@ -1,0 +1,265 @@
+"""Tables over many runs as data, and how they look: on the terminal, as Markdown, as CSV.
+
+No run directory is looked for here, and no figure is drawn.
+"""
+
+import csv
+import io
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from analysis.metrics import (
+    CIRCUIT_ROUND_TRIP,
+    THROUGHPUT,
+    TIME_TO_LAST_BYTE,
+    TIME_TO_LAST_BYTE_MEDIAN,
+    TIME_TO_LAST_BYTE_P95,
+    Metric,
+    streamed,
+    transfers,
+)
+from analysis.published import BASELINE, TABLE_4, TABLE_4_TRAFFIC, TWO_CLIENTS, Published
+from analysis.runs import SCENARIO_ORDER, Found, Group
+from analysis.statements import judged_statements
+from analysis.statistics import Figure
+from analysis.wording import NOTHING, figure_text, percent
+from testbed.results import Run
+
+_SHORT = 24
+"""Characters of a cell that is never broken."""
+
+_MANY, _BREAKS = 2, (" ±", " (")
+"""A table with more columns of numbers than that is narrow only if its cells are broken here."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose cells are what a reader sees.
+
+    Attributes:
+        columns: headings, with units.
+        rows: as many cells each as there are columns.
+        note: what the reader must know to read it; one paragraph, or nothing.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    def column(self, number: int) -> tuple[str, ...]:
+        """The cells of a column, counted from 0."""
+        return tuple(row[number] for row in self.rows)
+
+
+def as_markdown(table: Table) -> str:
+    """The table as Markdown, without title and note, and without a line's end at its end."""
+    rules = [
+        "---:" if _has_numbers(table.column(number)) else "---"
+        for number in range(len(table.columns))
+    ]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [table.columns, rules, *table.rows])
+
+
+def as_csv(table: Table) -> str:
+    """The columns' names and the rows as CSV (RFC 4180)."""
+    file = io.StringIO()
+    csv.writer(file).writerows([table.columns, *table.rows])
+    return file.getvalue()
+
+
+def as_rich(table: Table) -> RichTable:
+    """The table for a terminal, its note below it."""
+    columns = [table.column(number) for number in range(len(table.columns))]
+    numbers = [_has_numbers(cells) for cells in columns]
+    breaks = _BREAKS if sum(numbers) > _MANY else ()
+    shown = RichTable(
+        title=table.title,
+        title_justify="left",
+        caption=table.note or None,
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+        collapse_padding=bool(breaks),
+    )
+    for heading, cells, has_numbers in zip(table.columns, columns, numbers, strict=True):
+        shown.add_column(
+            heading.replace(", ", "\n").replace(" ", "\n") if has_numbers else heading,
+            justify="right" if has_numbers else "left",
+            overflow="fold",
+            no_wrap=not has_numbers and max(map(len, cells), default=0) <= _SHORT,
+        )
+    for row in table.rows:
+        shown.add_row(*(_broken(cell, breaks) for cell in row))
+    return shown
+
+
+def print_tables(console: Console, tables: Sequence[Table]) -> None:
+    """Print tables one below the other, an empty line between two."""
+    for number, table in enumerate(tables):
+        if number:
+            console.print()
+        console.print(as_rich(table))
+
+
+def run_tables(found: Found) -> list[Table]:
+    """Every table that these runs have rows for."""
+    tables = (throughput_table(found), two_clients_table(found), statements_table(found))
+    return [table for table in tables if table.rows]
+
+
+def throughput_table(found: Found) -> Table:
+    """Throughput and circuit round trip in the shape of the paper's Table 4."""
+    groups = {
+        group: runs for group, runs in found.valid.items() if group.scenario not in TWO_CLIENTS
+    }
+    return Table(
+        title="Throughput and circuit round trip",
+        columns=(
+            *("variant", "scenario", _runs_heading(groups)),
+            *(THROUGHPUT.label, "paper, MB/s", "2009 study"),
+            *(CIRCUIT_ROUND_TRIP.label, "paper, ms", "2009 latency"),
+        ),
+        rows=tuple(
+            (
+                *(group.variant, group.label, _runs(group, runs, groups)),
+                *_throughput_and_round_trip(group, runs, found.valid.get(group.baseline, ())),
+            )
+            for group, runs in groups.items()
+        ),
+        note=(
+            "Mean over runs ± standard deviation over runs; in brackets the change against the same"
+            f" variant's {BASELINE}. The paper's: Table 4 of Examining the Hydra, which also has"
+            " the changes of the 2009 study by Reardon and Goldberg."
+        ),
+    )
+
+
+def two_clients_table(found: Found) -> Table:
+    """What the client under test saw in scenarios One, Two and Three, by traffic model."""
+    groups = sorted(
+        (group for group in found.valid if group.scenario in TWO_CLIENTS),
+        key=lambda group: (SCENARIO_ORDER.index(group.scenario), *group.place[1:3]),
+    )
+    return Table(
+        title="Two clients, by traffic model of the one under test",
+        columns=(
+            *("scenario", "traffic", "variant", _runs_heading(groups)),
+            *("time to last byte, s", "95 % within, s"),
+            *(CIRCUIT_ROUND_TRIP.label, "transfers"),
+            *("delivered, kB/s", "stalls a minute", "time stalled, %"),
+        ),
+        rows=tuple(
+            (
+                *(group.scenario, group.traffic, group.variant),
+                _runs(group, found.valid[group], groups),
+                *_two_clients_figures(found.valid[group]),
+            )
+            for group in groups
+        ),
+        note=(
+            "Mean over runs ± standard deviation over runs, of the client that runs the traffic"
+            " model; the other one always runs bulk, and where it is bulk too, both count. Times to"
+            " last byte are a run's median and 95th percentile. Delivered and stalls are of the"
+            " seconds that lie wholly between first and last byte of a transfer; a stall is one or"
+            " more of them in a row with less than 95 % of the model's rate."
+        ),
+    )
+
+
+def statements_table(found: Found) -> Table:
+    """The paper's statements on two clients, and whether these runs bear them out."""
+    return Table(
+        title="What the paper says of two clients",
+        columns=("statement", "verdict", "in these runs"),
+        rows=tuple(
+            (statement.text, statement.verdict, statement.numbers)
+            for statement in judged_statements(found)
+        ),
+        note=(
+            "pctls against vanilla, with the 95 % confidence interval of the change in brackets."
+            " A statement on several models holds if it holds for each."
+        ),
+    )
+
+
+def left_out_table(found: Found) -> Table:
+    """Which runs don't count, and why."""
+    rows = tuple((line,) for line in found.left_out)
+    return Table(title="Left out", columns=("run and reason",), rows=rows)
+
+
+def _runs_heading(groups: Collection[Group]) -> str:
+    """The heading of the numbers of runs; it has the runs' duration if all have the same."""
+    durations_s = {group.duration_s for group in groups}
+    return f"runs of {durations_s.pop():g} s" if len(durations_s) == 1 else "runs"
+
+
+def _runs(group: Group, runs: Sequence[Run], groups: Collection[Group]) -> str:
+    alike = len({group.duration_s for group in groups}) == 1
+    return f"{len(runs)}" if alike else f"{len(runs)} of {group.duration_s:g} s"
+
+
+def _two_clients_figures(runs: Sequence[Run]) -> tuple[str, ...]:
+    streams = [one for one in map(streamed, runs) if one]
+    return (
+        _over_runs(TIME_TO_LAST_BYTE_MEDIAN.by_seed(runs).values(), TIME_TO_LAST_BYTE.digits),
+        _over_runs(TIME_TO_LAST_BYTE_P95.by_seed(runs).values(), TIME_TO_LAST_BYTE.digits),
+        _over_runs(CIRCUIT_ROUND_TRIP.by_seed(runs).values(), CIRCUIT_ROUND_TRIP.digits),
+        _over_runs([transfers(run).height for run in runs], 0),
+        _over_runs([one.rate_kb_per_s for one in streams], 1),
+        _over_runs([one.stalls_a_minute for one in streams], 1),
+        _over_runs([one.stalled_percent for one in streams], 1),
+    )
+
+
+def _over_runs(values: Iterable[float], digits: int) -> str:
+    return figure_text(Figure.of(values), digits)
+
+
+def _throughput_and_round_trip(
+    group: Group, runs: Sequence[Run], baseline: Sequence[Run]
+) -> tuple[str, ...]:
+    row = TABLE_4.get((group.variant, group.scenario)) if group.traffic == TABLE_4_TRAFFIC else None
+    return (
+        _against(THROUGHPUT, runs, baseline),
+        *_published(row.throughput_mb_per_s if row else None, THROUGHPUT.digits),
+        _against(CIRCUIT_ROUND_TRIP, runs, baseline),
+        *_published(row.circuit_round_trip_ms if row else None, CIRCUIT_ROUND_TRIP.digits),
+    )
+
+
+def _against(metric: Metric, runs: Sequence[Run], baseline: Sequence[Run]) -> str:
+    """The figure of runs, and in brackets the change against the baseline's mean."""
+    figure, base = (Figure.of(metric.by_seed(each).values()) for each in (runs, baseline))
+    text = figure_text(figure, metric.digits)
+    if figure is None or base is None or runs is baseline:
+        return text
+    return f"{text} ({percent(figure.mean / base.mean - 1)})"
+
+
+def _published(figure: Published | None, digits: int) -> tuple[str, str]:
+    """The paper's figure with its change in brackets, and the 2009 study's change."""
+    if figure is None:
+        return NOTHING, NOTHING
+    text = figure_text(Figure(figure.mean, figure.deviation), digits)
+    change = f" ({_printed(figure.change)})" if figure.change else ""
+    return f"{text}{change}", _printed(figure.change_2009)
+
+
+def _printed(change: float) -> str:
+    """A published change with the digits that it was published with."""
+    return f"{round(100 * change, 1):+g} %" if change else "0 %"
+
+
+def _broken(cell: str, breaks: Sequence[str]) -> str:
+    for place in breaks:
+        cell = cell.replace(place, f"\n{place.lstrip()}")
+    return cell
+
+
+def _has_numbers(cells: Sequence[str]) -> bool:
+    return all(cell[:1].isdigit() or cell[:1] in ("+", "-") for cell in cells)

@@ -1,0 +1,129 @@
+"""What a batch file may say: which scenarios, traffic, variants and seeds, and the plans of these.
+
+Whether there are runs of them is looked up in `testbed.batch.standing`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from testbed.errors import InputError
+from testbed.plan import LARGEST_SEED, Plan, default_output, make_plan
+from testbed.scenario import Text
+from testbed.toml_file import PROJECT, find_file, label, read_model
+from testbed.units import Duration
+
+BATCHES = PROJECT / "batches"
+
+
+def _some(values: tuple[object, ...]) -> tuple[object, ...]:
+    if not values:
+        raise ValueError("is empty: name at least one, or leave the key out")
+    return values
+
+
+Names = Annotated[tuple[Text, ...], AfterValidator(_some)]
+Seed = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SEED)]
+Seeds = Annotated[tuple[Seed, ...], AfterValidator(_some)]
+
+
+class _Keys(BaseModel):
+    """A table of a batch file: unknown keys are errors, nothing changes after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RunsKeys(_Keys):
+    """Each scenario with each traffic model, variant and seed.
+
+    What is None the file says for all, or else each scenario for itself.
+    """
+
+    scenarios: Names
+    traffic: Names | None = None
+    variants: Names | None = None
+    seeds: Seeds | None = None
+    duration_s: Duration | None = Field(None, alias="duration")
+
+
+class BatchFile(_Keys):
+    """A batch file: runs, and what holds for all that don't say otherwise."""
+
+    title: Text
+    description: str = ""
+    variants: Names = ("vanilla",)
+    seeds: Seeds = (1,)
+    duration_s: Duration | None = Field(None, alias="duration")
+    runs: Annotated[tuple[RunsKeys, ...], AfterValidator(_some)]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch, resolved and checked.
+
+    Attributes:
+        name: the file's, without its extension.
+        plans: by the folder of each below the batch's own; seed by seed, so that a batch that is
+            stopped early has something of everything.
+    """
+
+    name: str
+    title: str
+    plans: dict[Path, Plan]
+
+
+def read_batch(name: str) -> Batch:
+    """The batch of that name in batches/, or of the file at that path.
+
+    Raises:
+        InputError: there is none, it says something that can't be run, or two of its runs would
+            have their results in one place.
+    """
+    file = find_file("batch", name, BATCHES)
+    said = read_model(file, BatchFile)
+    plans: dict[Path, Plan] = {}
+    places: dict[Path, str] = {}
+    for place, plan in _plans(said, file):
+        folder = default_output(plan).relative_to("results")
+        if folder in plans:
+            raise InputError(
+                f"{place}: the results would go to {folder}, as those of {places[folder]}:"
+                " leave one out, or give it a batch file of its own"
+            )
+        plans[folder], places[folder] = plan, place
+    in_order = sorted(plans.items(), key=lambda item: item[1].seed)
+    return Batch(file.stem, said.title, dict(in_order))
+
+
+def _plans(said: BatchFile, file: Path) -> Iterator[tuple[str, Plan]]:
+    """Each plan with the place in the file that asks for it."""
+    for number, keys in enumerate(said.runs, start=1):
+        place = f"{label(file)}: runs[{number}]"
+        for scenario, traffic, variant, seed in product(
+            keys.scenarios,
+            keys.traffic or (None,),
+            keys.variants or said.variants,
+            keys.seeds or said.seeds,
+        ):
+            try:
+                plan = make_plan(
+                    _beside(file, scenario),
+                    _beside(file, variant),
+                    seed=seed,
+                    duration=keys.duration_s or said.duration_s,
+                    traffic=traffic,
+                )
+            except InputError as error:
+                # It speaks of options, where here are keys.
+                raise InputError(f"{place}: {str(error).removeprefix('--')}") from error
+            yield place, plan
+
+
+def _beside(file: Path, name: str) -> str:
+    """A name as it is; a path relative to the file that says it."""
+    is_path = "/" in name or name.endswith(".toml")
+    return str(file.parent / Path(name).expanduser()) if is_path else name

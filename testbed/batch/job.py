@@ -1,0 +1,47 @@
+"""One run of a batch, as Snakemake starts it: `python -m testbed.batch.job FOLDER`.
+
+What a folder holds is said in `testbed.batch.notes`; what a run is, by `testbed.runner`.
+"""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from testbed import runner
+from testbed.batch.notes import Note
+from testbed.batch.standing import stand
+from testbed.cli import FAILED, INTERRUPTED, VALID, end_on_signals
+from testbed.errors import TestbedError
+
+
+def main(folder: Path) -> int:
+    """Carry out the run of a note; its exit status says whether there is one.
+
+    An invalid run is one: to try again would not make it count.
+    """
+    end_on_signals()
+    note = Note(folder)
+    note.began()
+    plan, destination = note.asked()
+    try:
+        # Its process may have been killed between the run's end and its note.
+        run = stand(plan, destination).run
+        if run is None:
+            summary = runner.carry_out(plan, destination, Console(stderr=True), note.step)
+        else:
+            summary = run.summary
+    except TestbedError as error:
+        note.failed(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        note.failed(f"{type(error).__name__}: {error}")
+        raise
+    note.ended(valid=summary.valid)
+    return VALID
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

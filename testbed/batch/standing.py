@@ -1,0 +1,88 @@
+"""What there is of each run of a batch: whole and of its plan, in the way, or nothing yet.
+
+Only run directories count. What Snakemake remembers doesn't: it could say otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import TestbedError
+from testbed.plan import Plan, check_output
+from testbed.repeats import reason_against
+from testbed.results import Run, read_run
+from testbed.setup import sources, tor
+from testbed.setup.steps import Progress
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run that a batch wants.
+
+    Attributes:
+        folder: where its results go.
+        run: what is there, if it is whole and of this plan; it may be invalid.
+        in_the_way: why what is there is not that, as a phrase; None if nothing is there.
+    """
+
+    plan: Plan
+    folder: Path
+    run: Run | None = None
+    in_the_way: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The run as messages name it."""
+        plan = self.plan
+        return f"{plan.scenario}, {plan.traffic}, {plan.variant}, seed {plan.seed}"
+
+
+def look_up(plans: Mapping[Path, Plan], directory: Path) -> list[Standing]:
+    """How each plan of a batch stands; their folders are below the directory.
+
+    Raises:
+        InputError: a folder could not be made.
+    """
+    return [stand(plan, directory / folder) for folder, plan in plans.items()]
+
+
+def stand(plan: Plan, folder: Path) -> Standing:
+    """How one plan stands.
+
+    Raises:
+        InputError: the folder could not be made.
+    """
+    if not folder.exists():
+        check_output(folder)
+        return Standing(plan, folder)
+    try:
+        run = read_run(folder)
+    except TestbedError as error:
+        return Standing(plan, folder, in_the_way=str(error))
+    if reason := reason_against(run, plan) or _other_tor(run, plan):
+        return Standing(plan, folder, in_the_way=reason)
+    return Standing(plan, folder, run)
+
+
+def set_aside(standing: Standing) -> Path:
+    """Move what is in a run's way to a hidden folder beside it, which no analysis reads.
+
+    Returns:
+        Where it is now. Nothing of it is lost.
+    """
+    folder, number = standing.folder, 1
+    while (aside := folder.with_name(f".{folder.name}.replaced-{number}")).exists():
+        number += 1
+    folder.rename(aside)
+    return aside
+
+
+def _other_tor(run: Run, plan: Plan) -> str | None:
+    """Whether Debian's Tor is another by now; trees of the user's own are compared as plans."""
+    if plan.tor.source:
+        return None
+    now = sources.source_tarball(tor.WANTED, Progress())
+    then = run.manifest["tor"]
+    if now.sha256 in [source["sha256"] for source in then["sources"]]:
+        return None
+    return f"Tor was {then['version']}, and is {now.upstream_version}"

@@ -1,0 +1,204 @@
+"""The host machine: one command in real time on this host's own kernel, in namespaces of its own.
+
+It says whether the processors kept up meanwhile. What the command does is not known here.
+"""
+
+import math
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from testbed.errors import InputError
+from testbed.machines.watching import (
+    POLL_INTERVAL_S,
+    Cost,
+    Step,
+    Steps,
+    failure,
+    told_error,
+    write_command,
+)
+from testbed.results.summary import Check
+from testbed.setup import host_kernel
+from testbed.setup.steps import dying_with_us
+
+INIT = Path(__file__).with_name("host-init.sh")
+HIDDEN = ("/proc", "/run")
+"""Where the command sees file systems of its own."""
+
+MEASURING = "measuring"
+"""The step during which the processors have to keep up."""
+
+BUSY_SHARE = 0.9
+"""A core that is not idle for so much of a sample has nothing left: what is due waits for it."""
+MOST_SATURATED = 0.05
+"""In so many of the samples that may be, as when the generators start or another program wakes up:
+for most of the time it is the links that limit a transfer, as in the virtual machine."""
+
+
+def check_host(congestion_controls: Iterable[str], *paths: Path) -> None:
+    """See that this host can be a machine, before anything is started.
+
+    Args:
+        congestion_controls: those that the nodes are to have.
+        paths: what the command must be able to use.
+
+    Raises:
+        InputError: we are not root, its kernel lacks something, or hides a path.
+    """
+    if os.geteuid() != 0:
+        raise InputError(
+            "--machine host needs root, for network namespaces: put sudo before the command, or"
+            " use --machine virtual, which needs no privilege"
+        )
+    if lacking := host_kernel.refusal(congestion_controls):
+        raise InputError(
+            f"--machine host can't work here, this host's kernel has {lacking}: use --machine"
+            " virtual, which brings its own, or a host with Debian's kernel"
+        )
+    for path in paths:
+        if any(path.resolve().is_relative_to(hidden) for hidden in HIDDEN):
+            raise InputError(
+                f"{path}: the host machine can't see what lies below {', '.join(HIDDEN)}:"
+                " put it elsewhere (--out, --tgen, HYDRA_CACHE)"
+            )
+
+
+def run_on_host(
+    command: Sequence[str | Path],
+    staging: Path,
+    *,
+    environment: Mapping[str, str],
+    on_step: Callable[[Step], None],
+) -> tuple[Cost, Check]:
+    """Run a command as root in network, process and mount namespaces that nobody else has.
+
+    It has no interface but its loopback, and of the kernel's settings it can change only its own
+    network's. Whatever ends it, or us, ends all that it has started, and nothing of it stays.
+
+    Args:
+        staging: a directory of this run alone; the output goes to `logs/host.log` in it.
+        environment: variables for the command, beside PATH, HOME and LC_ALL.
+        on_step: called with each step that the command writes to `raw/progress.jsonl`.
+
+    Returns:
+        What it cost, and whether the processors kept up while it was measuring.
+
+    Raises:
+        TestbedError: the command failed; says so with the log's tail.
+    """
+    write_command(staging, command, environment)
+    log = staging / "logs" / "host.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("wb") as output:
+        start_s = time.monotonic()
+        machine = _started(staging, output)
+        try:
+            cpu_s, kept_up = _watched(machine, staging, on_step)
+        finally:
+            _end(machine)
+        wall_s = time.monotonic() - start_s
+    if machine.returncode != 0:
+        ended = f"the experiment ended with status {machine.returncode}"
+        raise told_error(staging) or failure(ended, log)
+    return Cost(wall_s, wall_s, cpu_s), kept_up
+
+
+def _started(staging: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        dying_with_us([*host_kernel.IN_NAMESPACES, "sh", str(INIT)]),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env={"HYDRA_STAGING": str(staging.resolve()), "PATH": os.environ["PATH"]},
+    )
+
+
+def _watched(
+    machine: subprocess.Popen[bytes], staging: Path, on_step: Callable[[Step], None]
+) -> tuple[float, Check]:
+    """Wait for the end; the processor seconds of all that ran, and whether the cores kept up."""
+    steps, cores = Steps(staging), _Cores()
+    measuring = False
+    while True:
+        pid, status, usage = os.wait4(machine.pid, os.WNOHANG)
+        for step in steps.new():
+            measuring = step.name == MEASURING
+            on_step(step)
+        if pid:
+            machine.returncode = os.waitstatus_to_exitcode(status)
+            return usage.ru_utime + usage.ru_stime, cores.check()
+        cores.sample(counts=measuring)
+        time.sleep(POLL_INTERVAL_S)
+
+
+class _Cores:
+    """How busy those cores are that we may use, from one sample to the next.
+
+    Each by itself, and not the mean of all: a Tor computes on one core at a time.
+    """
+
+    def __init__(self) -> None:
+        self._busiest: list[float] = []
+        self._at_s, self._idle_s = time.monotonic(), _idle_s()
+
+    def sample(self, *, counts: bool) -> None:
+        """Look at the time since the last call, and keep what was seen if it counts.
+
+        What is not idle is busy, whoever had it: our programs, others, interrupts, or another
+        machine on the same processors (steal).
+        """
+        at_s, idle_s = time.monotonic(), _idle_s()
+        if counts:
+            idle_shares = [
+                (idle_s[core] - before_s) / (at_s - self._at_s)
+                for core, before_s in self._idle_s.items()
+            ]
+            self._busiest.append(1 - min(max(share, 0.0) for share in idle_shares))
+        self._at_s, self._idle_s = at_s, idle_s
+
+    def check(self) -> Check:
+        """Whether there was nearly always something left on every core."""
+        samples = len(self._busiest)
+        saturated = sum(share > BUSY_SHARE for share in self._busiest)
+        mean = sum(self._busiest) / samples if samples else math.nan
+        return Check(
+            name="processor saturation",
+            expected=f"a core more than {BUSY_SHARE:.0%} busy in at most {MOST_SATURATED:.0%}"
+            f" of the samples, one every {POLL_INTERVAL_S:g} s",
+            observed=f"in {saturated} of {samples}; the busiest core {mean:.0%} busy on average",
+            ok=samples > 0 and saturated <= MOST_SATURATED * samples,
+        )
+
+
+def _idle_s() -> dict[int, float]:
+    """How long each core that we may use has been idle, from /proc/stat (proc_stat(5))."""
+    ticks_per_s = os.sysconf("SC_CLK_TCK")
+    usable = os.sched_getaffinity(0)
+    idle_s = {}
+    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        # "cpu0 user nice system idle iowait irq softirq steal guest guest_nice"
+        name, *values = line.split()
+        if name[:3] == "cpu" and name[3:].isdigit() and int(name[3:]) in usable:
+            idle_s[int(name[3:])] = (int(values[3]) + int(values[4])) / ticks_per_s
+    return idle_s
+
+
+def _end(machine: subprocess.Popen[bytes]) -> None:
+    """End the command if it still runs, and wait until all that it has started is gone."""
+    if machine.returncode is not None:
+        return
+    with suppress(psutil.NoSuchProcess):
+        firsts = psutil.Process(machine.pid).children()
+        for first in firsts:
+            first.kill()  # it is the first of its namespace, so that the kernel ends the others
+        psutil.wait_procs(firsts)
+    machine.kill()
+    machine.wait()

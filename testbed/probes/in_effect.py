@@ -1,0 +1,110 @@
+"""Whether Tor does what a variant's keys say: congestion control, scheduler, linked circuits.
+
+What the shared link carries is `probes.premise`'s.
+"""
+
+import asyncio
+from functools import partial
+
+from stem.control import EventType
+from stem.response.events import CircuitBandwidthEvent, LogEvent
+
+from testbed.lab.network import Lab
+from testbed.plan import Plan
+from testbed.probes.premise import TELLING_S, Check, probe_all_circuits
+from testbed.tor.choices import has_fixed_window
+from testbed.tor.circuits import LEGS, Leg, linked_legs
+from testbed.tor.network import TorNetwork
+
+_SCHEDULER_BY_MESSAGE = {
+    "Setting KIST scheduler with kernel support": "KIST",
+    "Setting KIST scheduler without kernel support": "KISTLite",
+}
+"""What Tor logs each time that it has looked which scheduler to take; it is silent on Vanilla."""
+
+
+async def choices_in_effect(lab: Lab, network: TorNetwork) -> list[Check]:
+    """The checks of all choices, before measuring."""
+    checks = [await _check_congestion_control(lab, network), await _check_scheduler(network)]
+    if lab.plan.tor.conflux:
+        checks.append(check_linked_sets(lab.plan, network, "before"))
+    return checks
+
+
+async def _check_congestion_control(lab: Lab, network: TorNetwork) -> Check:
+    """Whether the clients' circuits have negotiated what the consensus asks for.
+
+    A client tells of a circuit's congestion window (CIRC_BW in the control-spec) if and only if
+    it and the exit have agreed on congestion control for that circuit.
+    """
+    clients = set(lab.plan.paths)
+    with_window: set[str] = set()
+
+    def on_bandwidth(client: str, event: CircuitBandwidthEvent) -> None:
+        if "CWND" in event.keyword_args:
+            with_window.add(client)
+
+    listeners = {client: partial(on_bandwidth, client) for client in clients}
+    for client, listener in listeners.items():
+        network[client].controller.add_event_listener(listener, EventType.CIRC_BW)
+    await probe_all_circuits(lab, network)
+    for client, listener in listeners.items():
+        network[client].controller.remove_event_listener(listener)
+    expected = set() if has_fixed_window(lab.plan.tor.consensus_params) else clients
+    return Check(
+        name="clients whose circuit has congestion control",
+        expected=f"{len(expected)} of {len(clients)}",
+        observed=f"{len(with_window)} of {len(clients)}",
+        ok=with_window == expected,
+    )
+
+
+async def _check_scheduler(network: TorNetwork) -> Check:
+    """Whether each Tor has the first scheduler of its list: it takes another without a word."""
+    wanted = {
+        name: tor.controller.get_conf("Schedulers").split(",")[0]
+        for name, tor in network.tors.items()
+    }
+    seen = dict.fromkeys(network.tors, "Vanilla")
+
+    def on_log(name: str, event: LogEvent) -> None:
+        for message, scheduler in _SCHEDULER_BY_MESSAGE.items():
+            if message in event.message:
+                seen[name] = scheduler
+
+    listeners = {name: partial(on_log, name) for name in network.tors}
+    for name, tor in network.tors.items():
+        tor.controller.add_event_listener(listeners[name], EventType.INFO)
+        # Any setting, also one that changes nothing, makes Tor look which scheduler to take.
+        tor.controller.set_conf("TestingEnableCellStatsEvent", "0")
+    await asyncio.sleep(TELLING_S)
+    for name, tor in network.tors.items():
+        tor.controller.remove_event_listener(listeners[name])
+    others = [f"{name}: {seen[name]}" for name in wanted if seen[name] != wanted[name]]
+    expected = ", ".join(sorted(set(wanted.values())))
+    return Check("scheduler", expected, "; ".join(others) or expected, not others)
+
+
+def check_linked_sets(plan: Plan, network: TorNetwork, when: str) -> Check:
+    """Whether every client has one linked set, of legs that share the exit and nothing before."""
+    wrong = [
+        f"{client}: {', '.join(map(str, legs)) or 'none'}"
+        for client, path in plan.paths.items()
+        if not _is_sound_set(legs := linked_legs(network[client]), network.fingerprints[path[-1]])
+    ]
+    return Check(
+        name=f"linked sets {when} measuring",
+        expected=f"one for each client, {LEGS} legs by guards and middles of their own",
+        observed="; ".join(wrong) or "so",
+        ok=not wrong,
+    )
+
+
+def _is_sound_set(legs: list[Leg], exit_fingerprint: str) -> bool:
+    before_exit = [hop for leg in legs for hop in leg.hops[:-1]]
+    return (
+        len(legs) == LEGS
+        and len({leg.set_id for leg in legs}) == 1
+        and {leg.hops[-1] for leg in legs} == {exit_fingerprint}
+        and len(set(before_exit)) == len(before_exit)
+    )

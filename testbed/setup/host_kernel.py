@@ -1,0 +1,53 @@
+"""Whether this host's own kernel can carry the lab, found by trying; nothing is left of the trial.
+
+How a run takes place on it is `machines.host`'s. Standard library only.
+"""
+
+import subprocess
+from collections.abc import Iterable
+
+IN_NAMESPACES = ("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--net")
+"""What makes a program the first of its own process, mount and network namespaces: when it ends,
+so do all others in them, and their interfaces and mounts are gone."""
+
+TRIALS = {
+    "veth": "ip link add trial0 type veth peer name trial1",
+    "bridge": "ip link add trial2 type bridge",
+    "gso_max_segs": "ip link set trial0 gso_max_segs 1",
+    "HTB": "tc qdisc add dev trial0 root handle 1: htb default 1"
+    " && tc class add dev trial0 parent 1: classid 1:1 htb rate 1mbit",
+    "netem": "tc qdisc add dev trial0 parent 1:1 handle 10: netem delay 1ms loss 1%",
+    "pfifo": "tc qdisc add dev trial0 parent 10:1 handle 20: pfifo limit 10",
+}
+"""What a link needs, each upon the ones before it, as shell commands."""
+
+
+def refusal(congestion_controls: Iterable[str] = ()) -> str:
+    """Return what this host's kernel lacks, with its own words, or "" if it lacks nothing.
+
+    Needs root. The kernel may load modules for it, as it would for a run.
+
+    Args:
+        congestion_controls: those that the nodes are to have.
+    """
+    trials = TRIALS | {
+        # Some a kernel has, and allows them to namespaces only if that setting names them.
+        f"{name} in net.ipv4.tcp_allowed_congestion_control": (
+            f"sysctl --quiet --write net.ipv4.tcp_congestion_control={name}"
+        )
+        for name in congestion_controls
+    }
+    script = "\n".join(
+        f"{{ {trial}; }} || {{ echo '{what}'; exit 1; }}" for what, trial in trials.items()
+    )
+    try:
+        answer = subprocess.run(
+            [*IN_NAMESPACES, "sh", "-c", script], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return f"no {IN_NAMESPACES[0]} ({error.strerror})"
+    if answer.returncode == 0:
+        return ""
+    lacking = answer.stdout.strip() or "network namespaces"
+    told = answer.stderr.strip().splitlines() or ["no reason given"]
+    return f"no {lacking} ({told[0]})"

@@ -1,0 +1,85 @@
+"""For tests of batches: the command line and its jobs with a stand-in for machine and builds.
+
+As a program, `python batch_stand_in.py batch FILE …` is `./run.py batch FILE …`, and with the
+folder of a note it is that job. What its machines do, `behaviour.json` in the folder `$STAND_IN`
+says.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from test_cli import FakeMachine, StoppedClock, with_machine
+
+from testbed import cli
+from testbed.batch import carrying_out, job
+from testbed.errors import TestbedError
+from testbed.machines.watching import Cost
+from testbed.plan import Plan
+from testbed.setup import sources
+from testbed.setup.sources import SourceTarball
+
+STAND_IN = "STAND_IN"
+GOES_WELL, FAILS, FAILS_ONCE, IS_INVALID, IS_SLOW = "well", "fails", "once", "invalid", "slow"
+SLOW_S = 600.0
+
+
+def folder() -> Path:
+    """Of the stand-in's own files."""
+    return Path(os.environ[STAND_IN])
+
+
+def behave(behaviour: Mapping[str, str], tor: str = "0.4.9.11") -> None:
+    """Say how runs go, by variant and seed ("vanilla 2"), and which Tor there is."""
+    content = {"behaviour": dict(behaviour), "tor": tor}
+    (folder() / "behaviour.json").write_text(json.dumps(content))
+
+
+def begun() -> list[str]:
+    """The runs that were begun so far, tries by themselves, such as "vanilla 2"."""
+    file = folder() / "begun"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+class Machine(FakeMachine):
+    """One that behaves as it is told."""
+
+    @classmethod
+    def run(cls, _kernel: Path, _command: object, staging: Path, **options: object) -> Cost:
+        plan = Plan.model_validate_json((staging / "plan.json").read_text())
+        name = f"{plan.tor.variant} {plan.seed}"
+        first = name not in begun()
+        with (folder() / "begun").open("a") as file:
+            file.write(f"{name}\n")
+        content = json.loads((folder() / "behaviour.json").read_text())
+        behaviour = content["behaviour"].get(name, GOES_WELL)
+        if behaviour == FAILS or (behaviour == FAILS_ONCE and first):
+            raise TestbedError("the guest's kernel panicked\n  its last words")
+        if behaviour == IS_SLOW:
+            time.sleep(SLOW_S)
+        machine = StoppedClock if behaviour == IS_INVALID else FakeMachine
+        return machine.run(_kernel, _command, staging, **options)
+
+
+def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is fetched, built or booted from now on, here and in the jobs."""
+    tor = json.loads((folder() / "behaviour.json").read_text())["tor"]
+    own = Path(tempfile.mkdtemp(dir=folder()))
+    with_machine(monkeypatch, own / "unused", Machine)
+    metadata = {"name": "tor", "version": tor, "sources": [{"name": "tor", "sha256": tor}]}
+    (own / "build" / "build.json").write_text(json.dumps(metadata))
+    tarball = SourceTarball("tor", f"{tor}-1", "tor.tar", tor)
+    monkeypatch.setattr(sources, "source_tarball", lambda *_arguments: tarball)
+    monkeypatch.setattr(carrying_out, "ensure_ready", lambda *_arguments: None)
+    monkeypatch.setattr(carrying_out, "JOB", (sys.executable, __file__))
+
+
+if __name__ == "__main__":
+    put_in_place(pytest.MonkeyPatch())
+    words = sys.argv[1:]
+    sys.exit(cli.main(words) if words[0] == "batch" else job.main(Path(words[0])))

@@ -1,0 +1,216 @@
+"""What a run can be given beside its plan's scenario and variant: a generator, and captures.
+
+Bad words for them are in test_cli.
+"""
+
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars
+import pytest
+
+from testbed.errors import InputError, TestbedError
+from testbed.plan import Plan, make_plan
+from testbed.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
+from testbed.results import Run, read_run
+from testbed.runner import memory_mb
+from testbed.toml_file import PROJECT
+
+TIMEOUT_S = 600
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan("NoDropping", "vanilla")
+
+
+# A generator of the user's own.
+
+
+GENERATOR = """#!/bin/sh
+echo "$@" >> {folder}/played
+exec {python} -m testbed.traffic.tgen "$@"
+"""
+
+
+def write_generator(folder: Path) -> Path:
+    """The bundled generator behind a program that writes down how it was called."""
+    path = folder / "bin" / "tgen"
+    path.parent.mkdir()
+    path.write_text(GENERATOR.format(folder=folder, python=sys.executable))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def generator(tmp_path: Path) -> Path:
+    return write_generator(tmp_path)
+
+
+def test_a_generator_by_its_path_or_its_name(
+    generator: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{generator.parent}")
+    by_path, by_name = (
+        make_plan("One", "vanilla", tgen=given) for given in (str(generator), "tgen")
+    )
+    assert by_path == by_name
+    assert by_path.tgen is not None
+    assert by_path.tgen.path == str(generator)
+    assert make_plan("One", "vanilla").tgen is None, "none is taken that was not asked for"
+
+
+def test_a_generator_is_part_of_the_runs_name_and_its_place_is_not(generator: Path) -> None:
+    bundled = make_plan("One", "vanilla")
+    first = make_plan("One", "vanilla", tgen=str(generator))
+    moved = generator.rename(generator.with_name("other"))
+    assert make_plan("One", "vanilla", tgen=str(moved)).key == first.key != bundled.key
+    moved.write_text("#!/bin/sh\n")
+    assert make_plan("One", "vanilla", tgen=str(moved)).key != first.key
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("tgenn", "there is no such program: give its path, or a name that is on PATH"),
+        ("bin", "is a directory, not a program"),
+        ("data", "is not executable: `chmod \\+x data`"),
+        ("here", 'is not on PATH: write "./here"'),
+    ],
+)
+def test_a_generator_that_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, advice: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "data").touch()
+    (tmp_path / "here").touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f'--tgen "{given}": {advice}'):
+        make_plan("One", "vanilla", tgen=given)
+
+
+# Captures.
+
+
+def test_pairs_in_any_order_and_each_once(plan: Plan) -> None:
+    given = ["exit-middle", "guard-client", "middle-exit"]
+    assert capture_pairs(plan, given) == ("middle-exit", "client-guard")
+    assert capture_pairs(plan, []) == ()
+
+
+@pytest.mark.parametrize("pair", ["client-exit", "middle", "exit-middle-exit", "middle-middle", ""])
+def test_a_pair_without_a_link(plan: Plan, pair: str) -> None:
+    with pytest.raises(InputError, match=f'--pcap "{pair}" names no link of eight_clients: .*exit'):
+        capture_pairs(plan, [pair])
+
+
+def test_captures_get_memory(plan: Plan) -> None:
+    links = len(plan.links_between("client", "guard"))
+    assert links == 8
+    more_mb = memory_mb(plan, ("client-guard",)) - memory_mb(plan)
+    assert more_mb == links * (memory_mb(plan, ("middle-exit",)) - memory_mb(plan)) > 0
+
+
+def test_what_tcpdump_says_at_its_end() -> None:
+    words = (
+        "tcpdump: listening on exit1-eth0, link-type EN10MB (Ethernet), snapshot length 94 bytes\n"
+        "1 packet captured\n1290 packets received by filter\n{} dropped by kernel\n"
+    )
+    assert dropped_packets(words.format("0 packets")) == 0
+    assert dropped_packets(words.format("1 packet")) == 1
+    assert dropped_packets(words.format("1289 packets")) == 1289
+    with pytest.raises(TestbedError, match=r"tcpdump ended before its time: .*No space"):
+        dropped_packets("tcpdump: x.pcap: No space left on device")
+
+
+# A real run with both.
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run, Path]]:
+    """A short run with a generator in the place of the bundled one and two kinds of captures."""
+    folder = tmp_path_factory.mktemp("options")
+    program = write_generator(folder)
+    command = [
+        *(sys.executable, "-m", "testbed.cli", "scenario", "One", "--variant", "pctls"),
+        *("--duration", "10", "--tgen", str(program), "--out", str(folder / "run")),
+        *("--pcap", "exit-middle", "--pcap", "client-guard"),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield read_run(folder / "run"), folder
+
+
+@pytest.mark.experiment
+def test_the_generator_played_both_ends(finished: tuple[Run, Path]) -> None:
+    run, folder = finished
+    played = [Path(line).name for line in (folder / "played").read_text().splitlines()]
+    assert played == [f"{node}.tgen.graphml" for node in ("server1", "client1", "client2")]
+    assert run.transfers.filter("ok").height >= 6
+    assert run.plan.tgen is not None
+    manifest = json.loads((run.directory / "manifest.json").read_text())
+    assert manifest["plan"]["tgen"]["path"] == str(folder / "bin" / "tgen")
+    assert len(manifest["plan"]["tgen"]["sha256"]) == 64
+
+
+def packets(capture: Path) -> Iterator[tuple[float, bytes, int]]:
+    """Unix time, what is kept, and the whole length in bytes, of each packet of a pcap file."""
+    data = gzip.decompress(capture.read_bytes())
+    magic, link_type = struct.unpack_from("<I16xI", data)
+    assert (magic, link_type) == (0xA1B2C3D4, 1), "microseconds, Ethernet"
+    at = 24
+    while at < len(data):
+        seconds, microseconds, kept, length = struct.unpack_from("<IIII", data, at)
+        yield seconds + microseconds / 1e6, data[at + 16 : at + 16 + kept], length
+        at += 16 + kept
+
+
+@pytest.mark.experiment
+def test_a_capture_has_every_packet_that_the_link_has_counted(finished: tuple[Run, Path]) -> None:
+    run, _ = finished
+    captures = {path.name: path for path in (run.directory / "captures").iterdir()}
+    directions = ["middle1-exit1", "client1-guard1", "client2-guard2"]
+    directions += ["-".join(reversed(direction.split("-"))) for direction in directions]
+    assert set(captures) == {f"{direction}.pcap.gz" for direction in directions}
+    for direction in directions:
+        sender, receiver = direction.split("-")
+        readings = run.links.filter(polars.col("sender") == sender, receiver=receiver)
+        before, after = readings.sort("time_s").iter_rows(named=True)
+        captured = list(packets(captures[f"{direction}.pcap.gz"]))
+        meanwhile = [
+            time_s for time_s, _, _ in captured if before["time_s"] < time_s < after["time_s"]
+        ]
+        counted = after["sent_packets"] - before["sent_packets"]
+        # A packet may cross while the counters are read.
+        assert abs(len(meanwhile) - counted) <= 2, direction
+        assert counted > 500
+        assert max(length for _, _, length in captured) <= 1514, "one by one"
+    assert not [note for note in run.summary.notes if "capture" in note]
+
+
+@pytest.mark.experiment
+def test_a_capture_has_headers_and_the_machines_time(finished: tuple[Run, Path]) -> None:
+    run, _ = finished
+    captured = list(packets(run.directory / "captures" / "exit1-middle1.pcap.gz"))
+    times_s = [time_s for time_s, _, _ in captured]
+    assert times_s == sorted(times_s)
+    end_s = run.measuring_start_s + run.plan.duration_s
+    assert times_s[0] < run.measuring_start_s + 1 < end_s - 1 < times_s[-1]
+    assert {len(kept) for _, kept, length in captured if length > 100} == {SNAP_LENGTH_BYTES}
+    # Ethernet's type, IPv4's protocol and source: TCP from the exit.
+    heads = {(kept[12:14], kept[23], kept[26:30]) for _, kept, _ in captured}
+    assert heads == {(b"\x08\x00", 6, bytes([10, 0, 4, 1]))}

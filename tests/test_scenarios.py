@@ -1,0 +1,110 @@
+"""Every other scenario once, short, end to end: what each adds is there, and measured.
+
+SharedDropping with both variants is in test_experiment.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import polars
+import pytest
+
+from testbed.plan import make_plan
+from testbed.results import Run, read_run
+from testbed.toml_file import PROJECT
+
+pytestmark = pytest.mark.experiment
+
+TIMEOUT_S = 600
+
+
+def run(folder: Path, scenario: str, variant: str, duration_s: int, *options: str) -> Run:
+    """Carry a scenario out by the user's command; it must come out valid."""
+    command = [
+        *(sys.executable, "-m", "testbed.cli", "scenario", scenario, "--variant", variant),
+        *("--duration", str(duration_s), "--out", str(folder / scenario), *options),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return read_run(folder / scenario)
+
+
+def traffic_figures(finished: Run, traffic: str) -> dict[str, Any]:
+    summary = json.loads((finished.directory / "summary.json").read_text())
+    (figures,) = [each for each in summary["by_traffic"] if each["traffic"] == traffic]
+    return dict(figures)
+
+
+@pytest.mark.parametrize("scenario", ["NoDropping", "DroppingRemaining"])
+def test_eight_clients(scenario: str, tmp_path: Path) -> None:
+    finished = run(tmp_path, scenario, "pctls", 4)
+    assert {check.name for check in finished.summary.checks} >= {"packets crossed one by one"}
+    losses = [check for check in finished.summary.checks if check.name.startswith("loss from")]
+    lossy = {"client", "guard", "middle"} if scenario == "DroppingRemaining" else set()
+    assert {role for check in losses for role in check.name.split()[2::2]} == lossy
+    assert finished.transfers["client"].n_unique() == 8
+    # Whatever began while it was measured was let end.
+    assert finished.transfers.filter("measured")["ok"].all()
+
+
+def test_one_has_a_bulk_client_and_one_that_is_paced(tmp_path: Path) -> None:
+    finished = run(tmp_path, "One", "pctls", 12, "--traffic", "audio")
+    assert finished.plan.traffic_by_client == {"client1": "bulk", "client2": "audio"}
+    # What is at the top is the model's under test.
+    audio = traffic_figures(finished, "audio")
+    assert finished.summary.time_to_last_byte_s.median == audio["time_to_last_byte_s"]["median"]
+    assert 5.0 < audio["time_to_last_byte_s"]["median"] < 5.6
+    assert audio["streaming"]["judged_s"] >= 6
+    assert audio["streaming"]["rate_mb_per_s"]["mean"] == pytest.approx(0.05, rel=0.05)
+    assert traffic_figures(finished, "bulk")["streaming"] is None
+    assert traffic_figures(finished, "bulk")["throughput_mb_per_s"]["mean"] > 1.0
+
+
+def test_two_has_competing_streams_that_fill_the_queue(tmp_path: Path) -> None:
+    finished = run(tmp_path, "Two", "vanilla", 12)
+    (entry,) = finished.summary.competing
+    assert (entry.sender, entry.receiver, entry.congestion_control) == ("exit1", "middle1", "cubic")
+    assert len(entry.stream_mb_per_s) == 4
+    later = finished.delivered.filter(polars.col("time_s") > finished.measuring_start_s + 2)
+    per_client = later.group_by("client").agg(polars.mean("received_bytes"))
+    circuits_mb_per_s = sum(per_client["received_bytes"].to_list()) / 1e6
+    # 300 Mbit/s less the headers of Ethernet, IP and TCP are 35.9 MB/s: full, but not too full.
+    assert 30 < sum(entry.stream_mb_per_s) + circuits_mb_per_s < 35.9
+    # A full queue of 1000 packets takes 40 ms; TCP's small queues alone would hold some 4 ms.
+    assert 25 < median(finished.competing.filter(node="exit1")["rtt_ms"].to_list()) < 42
+
+
+def test_three_runs_on_until_its_slow_transfers_have_ended(tmp_path: Path) -> None:
+    finished = run(tmp_path, "Three", "pctls", 100, "--traffic", "web")
+    whole = finished.transfers.filter("measured")
+    assert whole["ok"].all()
+    assert set(whole["client"]) == {"client1", "client2"}
+    ends_s = (whole["start_s"] + whole["time_to_last_byte_s"]).to_list()
+    assert max(ends_s) > finished.measuring_start_s + 100
+    # 2 Mbit/s between relays: 6 s of queue, and each stream a share of 0.25 MB/s.
+    assert 0.1 < sum(finished.summary.competing[0].stream_mb_per_s) < 0.24
+    assert max(finished.competing.filter(node="exit1")["rtt_ms"].to_list()) > 3000
+
+
+def test_all_scenarios_are_tried() -> None:
+    """A scenario that is added needs a short run here."""
+    names = {path.stem for path in (PROJECT / "scenarios").glob("*.toml")}
+    assert names == {
+        *("NoDropping", "SharedDropping", "DroppingRemaining"),
+        *("One", "Two", "Three", "TwoPaths"),
+    }
+    for name in names:
+        assert make_plan(name, "vanilla").duration_s == 300

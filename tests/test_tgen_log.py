@@ -1,0 +1,201 @@
+"""Reading TGen's log: lines as upstream's C program writes them, and what follows from them.
+
+The format is that of upstream's tgen-log.c, tgen-driver.c, tgen-stream.c, tgen-transport.c and
+tgen-peer.c, version 1. The values are made up. The bundled program's lines are in test_tgen.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from test_tgen import END_LINE, STEPS
+
+from testbed.errors import TestbedError
+from testbed.traffic.tgen_log import (
+    Heartbeat,
+    Transfer,
+    has_settled,
+    read_heartbeats,
+    read_transfers,
+)
+
+UNIX_S = 1_800_000_050.25
+CREATED_US = 90_000_000
+PEER = "localhost:127.0.0.1:9050"
+
+
+def line(function: str, text: str, unix_s: float = UNIX_S, level: str = "message") -> str:
+    stamp = f"2027-01-15 08:00:50 {unix_s:.6f}"
+    return f"{stamp} [{level}] [tgen-stream.c:1618] [{function}] {text}\n"
+
+
+def stream_line(
+    what: str = "stream-success",
+    *,
+    stream: str = "[id=7,vertexid=stream,name=client1,peername=server1,sendsize=0,"
+    "recvsize=5000000,sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE]",
+    transport_end: str = "state=SUCCESS_OPEN,error=NONE",
+    received: tuple[int, str] = (5_000_000, "100.00%"),
+    lasted_us: int = 2_000_000,
+    unix_s: float = UNIX_S,
+    **steps_us: int,
+) -> str:
+    """A line about a stream; steps that are not given were not reached, as upstream's -1 says."""
+    times = ",".join(
+        f"usecs-to-{step}={steps_us.get(step.replace('-', '_'), -1)}" for step in STEPS
+    )
+    return line(
+        "_tgenstream_log",
+        f"[{what}] transport [fd=12,local={PEER},proxy={PEER},remote=NULL:10.0.5.1:8888,"
+        f"{transport_end}] stream {stream} bytes [total-bytes-recv={received[0] + 120},"
+        f"total-bytes-send=140,payload-bytes-recv={received[0]},payload-bytes-send=0,"
+        f"payload-progress-recv={received[1]},payload-progress-send=100.00%] "
+        f"times [created-ts={CREATED_US},{times},now-ts={CREATED_US + lasted_us}]",
+        unix_s,
+    )
+
+
+SUCCESS = stream_line(
+    socket_create=12,
+    socket_connect=210,
+    proxy_init=283,
+    proxy_choice=348,
+    proxy_request=412,
+    proxy_response=60_000,
+    command=60_050,
+    response=120_000,
+    first_byte_recv=120_010,
+    last_byte_recv=1_900_000,
+    checksum_recv=1_990_000,
+)
+REFUSED = stream_line(
+    "stream-error",
+    stream="[id=8,vertexid=stream,name=client1,peername=(null),sendsize=0,recvsize=5000000,"
+    "sendstate=SEND_COMMAND,recvstate=RECV_NONE,error=PROXY]",
+    transport_end="state=ERROR,error=STATUS",
+    received=(0, "0.00%"),
+    socket_create=12,
+)
+STALLED = stream_line(
+    "stream-error",
+    stream="[id=9,vertexid=stream,name=client1,peername=server1,sendsize=0,recvsize=5000000,"
+    "sendstate=SEND_SUCCESS,recvstate=RECV_ERROR,error=STALLOUT]",
+    received=(1_250_000, "25.00%"),
+    lasted_us=40_000_000,
+    first_byte_recv=120_010,
+    last_byte_recv=9_000_000,
+)
+SERVED = stream_line(
+    stream="[id=3,vertexid=passive-stream:stream,name=server1,peername=client1,sendsize=5000000,"
+    "recvsize=0,sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE]",
+    received=(0, "100.00%"),
+)
+
+
+def heartbeat(fields: str, unix_s: float = UNIX_S) -> str:
+    return line("_tgendriver_onHeartbeat", f"[driver-heartbeat] [{fields}]", unix_s)
+
+
+def log(folder: Path, *lines: str) -> Path:
+    path = folder / "tgen-client1.log"
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("text", [SUCCESS, REFUSED, STALLED, SERVED])
+def test_these_lines_are_of_the_grammar_that_the_bundled_program_keeps(text: str) -> None:
+    ours = re.sub(r"tgen-stream\.c:\d+", "stream.py:0", text.rstrip("\n"))
+    assert END_LINE.fullmatch(ours)
+
+
+def test_a_stream_that_succeeded(tmp_path: Path) -> None:
+    (transfer,) = read_transfers(log(tmp_path, SUCCESS), "client1")
+    assert transfer == Transfer(
+        client="client1",
+        stream_id=7,
+        start_s=UNIX_S - 2.0,
+        lasted_s=2.0,
+        first_byte_s=0.120010,
+        last_byte_s=1.9,
+        bytes_received=5_000_000,
+        ok=True,
+        error=None,
+    )
+
+
+def test_streams_that_failed(tmp_path: Path) -> None:
+    refused, stalled = read_transfers(log(tmp_path, REFUSED, STALLED), "client1")
+    assert (refused.ok, refused.error, refused.bytes_received) == (False, "PROXY STATUS", 0)
+    assert (refused.first_byte_s, refused.last_byte_s) == (None, None)
+    assert (stalled.ok, stalled.error, stalled.bytes_received) == (False, "STALLOUT", 1_250_000)
+    assert (stalled.last_byte_s, stalled.lasted_s) == (9.0, 40.0)
+
+
+def test_what_is_no_end_of_a_stream_of_the_clients_own_is_passed_over(tmp_path: Path) -> None:
+    others = [
+        line("_tgenmain_run", "Initializing TGen v1.1.1 running GLib v2.74.6 on host client1"),
+        line("_tgenlog_setLogFilterLevel", "Changed log level filter from 'default' to 'message'"),
+        SERVED,
+        SUCCESS.replace("[message]", "[info]").replace("[stream-success]", "[stream-status]"),
+        heartbeat("bytes-read=0,bytes-written=0"),
+        line("_tgenpeer_lookupName", "getnameinfo(): returned -3", level="warning"),
+    ]
+    path = log(tmp_path, *others, SUCCESS, SUCCESS[:200])
+    assert [transfer.stream_id for transfer in read_transfers(path, "client1")] == [7]
+
+
+def test_heartbeats_have_a_count_only_if_it_is_not_zero(tmp_path: Path) -> None:
+    path = log(
+        tmp_path,
+        heartbeat("bytes-read=0,bytes-written=0"),
+        heartbeat(
+            "bytes-read=123,bytes-written=45,streams-created=2,streams-succeeded=1,"
+            "total-streams-created=9,total-streams-succeeded=7,total-streams-failed=1,"
+            "total-streams-pending=1,total-flows-created=9,total-flows-succeeded=8,"
+            "total-flows-pending=1"
+        ),
+    )
+    assert read_heartbeats(path, "client1") == [
+        Heartbeat("client1", UNIX_S, 0, 0, pending_streams=0),
+        Heartbeat("client1", UNIX_S, 123, 45, pending_streams=1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "settled"),
+    [
+        ("", False),
+        # It beats while a stream is under way, then while none is.
+        (heartbeat("bytes-read=9,bytes-written=9,total-streams-pending=1", UNIX_S + 1), False),
+        (heartbeat("bytes-read=0,bytes-written=0", UNIX_S - 1), False),
+        (heartbeat("bytes-read=0,bytes-written=0", UNIX_S + 1), True),
+        # A stream's end is the end of the one that was under way.
+        (stream_line(unix_s=UNIX_S - 1), False),
+        (stream_line(unix_s=UNIX_S + 1), True),
+        (STALLED.replace(f"{UNIX_S:.6f}", f"{UNIX_S + 1:.6f}"), True),
+    ],
+)
+def test_whether_a_client_has_settled(tmp_path: Path, text: str, settled: bool) -> None:
+    assert has_settled(log(tmp_path, text), "client1", UNIX_S) is settled
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        SUCCESS.replace("usecs-to-last-byte-recv=1900000", "usecs-to-last-byte-recv=soon"),
+        SUCCESS.replace("payload-bytes-recv", "payload-recv"),
+        SUCCESS.replace(" bytes ", " octets "),
+    ],
+)
+def test_a_streams_line_that_is_none(tmp_path: Path, broken: str) -> None:
+    path = log(tmp_path, SUCCESS, broken)
+    with pytest.raises(TestbedError, match=f"{path}: line 2: no line of a TGen stream"):
+        read_transfers(path, "client1")
+
+
+def test_a_heartbeat_of_an_old_version(tmp_path: Path) -> None:
+    """Before version 1 there were no brackets."""
+    old = heartbeat("bytes-read=9 bytes-written=9").replace("[bytes", "bytes").replace("9]", "9")
+    path = log(tmp_path, old)
+    with pytest.raises(TestbedError, match=f"{path}: line 1: no heartbeat of TGen"):
+        read_heartbeats(path, "client1")
