@@ -67,6 +67,8 @@ class Link(PlanPart):
         delay_ms: one way.
         loss: share of the packets that are lost, independently of each other.
         queue_packets: room for packets that wait, beyond those in the delay line.
+        queue_in_sender: what waits is in the sender's own network card, so that its TCP knows of
+            it. Only without delay and loss.
         netem_seeds: the seeds of the loss in the direction away from the first and from the
             second end. They depend on the run's seed and the ends only, so that every variant
             meets the same sequence of losses.
@@ -78,6 +80,7 @@ class Link(PlanPart):
     delay_ms: float
     loss: float
     queue_packets: int
+    queue_in_sender: bool = False
     netem_seeds: tuple[int, int]
 
     @property
@@ -353,12 +356,18 @@ def _links(said: Scenario, file: Path, topology: TorTopo, seed: int) -> tuple[Li
 
 def _settings(said: Scenario, file: Path, pair: str) -> LinkSettings:
     try:
-        return said.link(pair)
+        settings = said.link(pair)
     except KeyError as error:
         raise InputError(
             f"{label(file)}: the links {pair} of {said.topology} have no rate:"
             f' write one in links.{pair} or in links.default, for example rate = "300 Mbit/s"'
         ) from error
+    if settings.queue_in_sender and (settings.delay_ms or settings.loss):
+        raise InputError(
+            f"{label(file)}: links.{pair}.queue_in_sender = true is for links without delay and"
+            " loss; leave out one of them"
+        )
+    return settings
 
 
 def _link(ends: tuple[str, str], pair: str, settings: LinkSettings, seed: int) -> Link:
@@ -371,6 +380,7 @@ def _link(ends: tuple[str, str], pair: str, settings: LinkSettings, seed: int) -
         delay_ms=settings.delay_ms,
         loss=settings.loss,
         queue_packets=settings.queue_packets,
+        queue_in_sender=settings.queue_in_sender,
         netem_seeds=(_netem_seed(seed, first, second), _netem_seed(seed, second, first)),
     )
 

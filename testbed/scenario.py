@@ -52,26 +52,29 @@ class LinkKeys(ScenarioPart):
     """What a scenario says of a kind of link, each direction alike; None where it says nothing.
 
     `queue` is the room for packets that wait for the link, on top of those that are under way
-    in the delay line: a queue of 1000 packets is 1000 packets whatever the delay.
+    in the delay line: a queue of 1000 packets is 1000 packets whatever the delay. With
+    `queue_in_sender` it is the sender's own network card's: `testbed.lab.links.shape`.
     """
 
     rate_bit_per_s: Rate | None = Field(None, alias="rate")
     delay_ms: Delay | None = Field(None, alias="delay")
     loss: Loss | None = None
     queue_packets: Queue | None = Field(None, alias="queue")
+    queue_in_sender: bool | None = Field(None, strict=True)
 
 
 class LinkSettings(ScenarioPart):
     """A kind of link with everything known.
 
-    A rate in bit/s, a one-way delay in ms, the share of packets lost, and the queue in packets
-    beyond those in the delay line.
+    A rate in bit/s, a one-way delay in ms, the share of packets lost, the queue in packets
+    beyond those in the delay line, and whether it is in the sender's own card.
     """
 
     rate_bit_per_s: int
     delay_ms: float = 0.0
     loss: float = 0.0
     queue_packets: int = DEFAULT_QUEUE_PACKETS
+    queue_in_sender: bool = False
 
 
 class TcpKeys(ScenarioPart):

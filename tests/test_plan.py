@@ -211,6 +211,11 @@ def test_refuses_traffic(traffic: str) -> None:
         ("default =", "guard-middle =", "the links client-guard of two_clients have no rate"),
         (
             "[links]",
+            '[links]\nclient-guard = { delay = "1 ms", queue_in_sender = true }',
+            "links.client-guard.queue_in_sender = true is for links without delay and loss",
+        ),
+        (
+            "[links]",
             '[clients]\nclient3 = "bulk"\n[links]',
             "clients.client3 is no client of two_clients: did you",
         ),

@@ -103,7 +103,7 @@ class Measured:
     ok: bool
 
 
-def run_calibration(plan: Plan, directory: Path, gso_max_segs: int | None = None) -> None:
+def run_calibration(plan: Plan, directory: Path, gso_max_segs: int = 1) -> None:
     """Measure every direction of every link of a plan, inside the machine.
 
     One link at a time, so that whatever a node sends by TCP goes over the link that is measured.
@@ -116,7 +116,8 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int | None = None
     - Loss: TCP streams in both directions at once, since TCP is what bundles segments; their
       windows together stay below the queue, so that nothing but the loss drops a packet. All
       segments count, acknowledgements too.
-    - Bundles: HTB counts how often it let something pass, netem how many segments that were.
+    - Bundles: HTB counts how often it let something pass, netem how many segments that were. Links
+      with their queue in the sender let bundles pass in a run, but not here.
 
     A queue must hold what a sender gives it in the millisecond at which iperf3 paces its stream,
     8 packets at 100 Mbit/s: a shorter one drops packets that the link had time for.
@@ -124,7 +125,7 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int | None = None
     Args:
         plan: its links are measured; variant, traffic and duration don't matter.
         directory: gets `raw/calibration.jsonl` and `logs/`.
-        gso_max_segs: instead of the lab's 1, to show that a calibration finds bundles.
+        gso_max_segs: instead of 1, to show that a calibration finds bundles.
 
     Raises:
         TestbedError: a link carries nothing at all.
@@ -133,8 +134,7 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int | None = None
     logs.mkdir(parents=True, exist_ok=True)
     rows: list[DirectionCounts] = []
     with Record(directory / "raw") as record, running_lab(plan) as lab:
-        if gso_max_segs is not None:
-            _let_bundles_pass(lab, gso_max_segs)
+        _bundle(lab, gso_max_segs)
         for number, link in enumerate(plan.links, start=1):
             record.step(f"calibrating {_link_name(link)} ({number} of {len(plan.links)})")
             with (logs / f"iperf3-{_link_name(link)}.log").open("wb") as log:
@@ -448,7 +448,7 @@ def _tcp_segments_out(lab: Lab, node: str) -> int:
     return int(counters["OutSegs"]) + int(counters["RetransSegs"])
 
 
-def _let_bundles_pass(lab: Lab, segments: int) -> None:
+def _bundle(lab: Lab, segments: int) -> None:
     for direction in lab.directions:
         netlink = lab.netlink(direction.sender)
         (index,) = netlink.link_lookup(ifname=direction.interface)
@@ -468,7 +468,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--gso-max-segs", type=int, help="instead of 1: the calibration must fail")
+    parser.add_argument(
+        "--gso-max-segs", type=int, default=1, help="instead of 1: the calibration must fail"
+    )
     given = parser.parse_args()
     plan = Plan.model_validate_json(given.plan.read_text())
     try:

@@ -22,9 +22,7 @@ BURST_BYTES = 15_000
 LEAST_DELAY_NS = 1
 """Given to links without delay, so that netem takes packets off their sender's account.
 
-It does so where there is a delay only. Without it TCP's small queues count what waits for the link
-as still in the sender and stop at about a millisecond's worth, whatever the queue's length: right
-for a host's own network card, wrong for a bottleneck somewhere in the network.
+It does so where there is a delay only. What has no delay would count as still in the sender.
 """
 
 DELAY_LINE_PACKETS = 1_000_000
@@ -69,11 +67,11 @@ class LinkCounters:
     """What one direction of a link has counted since the lab was built, in packets.
 
     Attributes:
-        sent_packets, sent_bytes: what netem let pass; of a bundle it counts the segments.
+        sent_packets, sent_bytes: what netem, or else the queue, let pass; of a bundle each segment.
         dropped_packets: losses, and packets that found the queue full.
         overflowed_packets: of these, the latter.
-        bundled_segments: those that passed together with another one: netem's segments less the
-            times at which HTB sent. TCP's segments must cross the link one by one.
+        bundled_segments: those that passed together with another one: the segments less the times
+            at which HTB sent. There must be none unless the queue is in the sender.
     """
 
     sent_packets: int
@@ -91,6 +89,7 @@ def shape(
     delay_ms: float,
     loss: float,
     queue_packets: int,
+    queue_in_sender: bool,
     seed: int,
 ) -> None:
     """Give an interface's outgoing direction its rate, delay, loss and queue.
@@ -103,14 +102,19 @@ def shape(
     never to be given a bundle of segments (`gso_max_segs 1`): netem drops socket buffers, and
     TCP would hand it 64 kB at a time, so that a loss of 0.1 % would hit bundles, not packets.
 
+    With `queue_in_sender` the link is the sender's own network card, as Mininet's links without
+    delay and loss are: HTB with a FIFO and nothing between. There Linux's TCP has about a
+    millisecond's worth of a stream in the queue, at least two bundles of segments, whatever the
+    queue's length (TCP small queues: net/ipv4/tcp_output.c, tcp_small_queue_check).
+
     Args:
         netlink: a socket in the interface's network namespace.
         index: the interface's.
         loss: a share, 0 to 1.
         queue_packets: room for packets that wait, beyond those in the delay line.
+        queue_in_sender: only without delay and loss.
         seed: of netem's losses.
     """
-    netlink.link("set", index=index, gso_max_segs=1)
     netlink.tc("add", "htb", index, HTB_HANDLE, default=HTB_CLASS & 0xFFFF)
     netlink.tc(
         "add-class",
@@ -122,31 +126,35 @@ def shape(
         burst=BURST_BYTES,
         quantum=HTB_QUANTUM_BYTES,
     )
-    netlink.tc(
-        "add",
-        "netem",
-        index,
-        NETEM_HANDLE,
-        parent=HTB_CLASS,
-        delay_ns=max(LEAST_DELAY_NS, round(delay_ms * 1e6)),
-        loss=loss * 100,
-        limit=DELAY_LINE_PACKETS,
-        seed=seed,
-    )
-    netlink.tc("add", "pfifo", index, QUEUE_HANDLE, parent=NETEM_CLASS, limit=queue_packets)
+    if not queue_in_sender:
+        netlink.link("set", index=index, gso_max_segs=1)
+        netlink.tc(
+            "add",
+            "netem",
+            index,
+            NETEM_HANDLE,
+            parent=HTB_CLASS,
+            delay_ns=max(LEAST_DELAY_NS, round(delay_ms * 1e6)),
+            loss=loss * 100,
+            limit=DELAY_LINE_PACKETS,
+            seed=seed,
+        )
+    above_queue = HTB_CLASS if queue_in_sender else NETEM_CLASS
+    netlink.tc("add", "pfifo", index, QUEUE_HANDLE, parent=above_queue, limit=queue_packets)
 
 
 def counters(netlink: IPRoute, index: int) -> LinkCounters:
     """Read the counters of an interface that `shape` has set up."""
     qdiscs = {qdisc["handle"]: qdisc.get_attr("TCA_STATS") for qdisc in netlink.get_qdiscs(index)}
-    netem, queue = qdiscs[NETEM_HANDLE], qdiscs[QUEUE_HANDLE]
-    # Read after netem's, HTB's count may be ahead by a packet under way, never behind.
+    queue = qdiscs[QUEUE_HANDLE]
+    first = qdiscs.get(NETEM_HANDLE, queue)
+    # Read after the first one's, HTB's count may be ahead by a packet under way, never behind.
     classes = {one["handle"]: one for one in netlink.get_classes(index)}
-    bundled_segments = netem["packets"] - classes[HTB_CLASS].get_attr("TCA_XSTATS")["lends"]
+    bundled_segments = first["packets"] - classes[HTB_CLASS].get_attr("TCA_XSTATS")["lends"]
     return LinkCounters(
-        sent_packets=netem["packets"],
-        sent_bytes=netem["bytes"],
-        dropped_packets=netem["drop"],
+        sent_packets=first["packets"],
+        sent_bytes=first["bytes"],
+        dropped_packets=first["drop"],
         overflowed_packets=queue["drop"],
         bundled_segments=max(0, bundled_segments),
     )

@@ -299,6 +299,7 @@ class Lab:
             delay_ms=link.delay_ms,
             loss=link.loss,
             queue_packets=link.queue_packets,
+            queue_in_sender=link.queue_in_sender,
             seed=link.netem_seeds[link.ends.index(direction.sender)],
         )
         netlink.link("set", index=index, state="up")
