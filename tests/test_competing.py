@@ -4,6 +4,7 @@ Beside circuits they are in test_scenarios.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,12 +73,15 @@ with running_lab(plan) as lab, competing_servers(lab, logs):
 """
 
 
+def streams_alone(folder: Path, scenario: str, program: str = PROGRAM) -> str:
+    file = folder / "Alone.toml"
+    file.write_text(scenario)
+    return run_inside(program.replace("SCENARIO", repr(str(file))), folder / "machine")
+
+
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("competing")
-    scenario = folder / "Alone.toml"
-    scenario.write_text(SCENARIO)
-    return run_inside(PROGRAM.replace("SCENARIO", repr(str(scenario))), folder / "machine")
+    return streams_alone(tmp_path_factory.mktemp("competing"), SCENARIO)
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +127,12 @@ def test_a_full_queue_drops_what_the_sender_is_not_told(output: str) -> None:
     (line,) = [line for line in output.splitlines() if line.startswith("OVERFLOWED")]
     overflowed, dropped = map(int, line.split()[1:])
     assert overflowed == dropped > 0
+
+
+def test_a_senders_own_queue_stays_short_and_takes_bundles(tmp_path: Path) -> None:
+    in_sender = SCENARIO.replace('packets" }', 'packets", queue_in_sender = true }')
+    lines = streams_alone(
+        tmp_path, in_sender, PROGRAM.replace("SECONDS = 40", "SECONDS = 5")
+    ).splitlines()
+    assert "OVERFLOWED 0 0" in lines
+    assert "BUNDLED 0" not in lines
