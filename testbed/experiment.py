@@ -17,6 +17,7 @@ from testbed.errors import TestbedError
 from testbed.lab.network import Lab, running_lab
 from testbed.plan import Plan
 from testbed.probes.captures import captured
+from testbed.probes.clock import Clock
 from testbed.probes.in_effect import check_linked_sets, choices_in_effect
 from testbed.probes.premise import (
     Check,
@@ -66,10 +67,12 @@ def run_experiment(
         counting: count system calls meanwhile (the bench's).
 
     Raises:
-        TestbedError: the network did not come to the point where measuring can begin.
+        TestbedError: the network did not come to the point where measuring can begin, or a Tor
+            ended or somebody set the clock while it was measured.
     """
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
+    clock = Clock()
     with (
         Record(directory / "raw") as record,
         ready_network(plan, tor, state, logs, record) as (lab, network, circuits),
@@ -86,10 +89,11 @@ def run_experiment(
                 counted = _programs(network, generators) if counting else {}
                 with queues_recorded(network[plan.shared_link[1]], record.queues):
                     end_s = asyncio.run(
-                        _measure(lab, network, shared_link, competing, record, counted, logs)
+                        _measure(lab, network, shared_link, competing, record, clock, counted, logs)
                     )
-                ended = _let_transfers_end(plan, logs, end_s, record)
+                ended = _let_transfers_end(plan, logs, end_s, record, clock)
                 record.checks.add(asdict(ended))
+                record.checks.add(asdict(_check_alive(generators)))
             record_links(lab, "after", record)
         record.step("checking the premise")
         seen = asyncio.run(seen_shared_link(lab, network, shared_link[0]))
@@ -157,11 +161,11 @@ def _competing_tables(lab: Lab) -> list[ConnectionTable]:
 @contextmanager
 def playing_traffic(
     lab: Lab, tgen: Sequence[str], state: Path, logs: Path, record: Record
-) -> Iterator[dict[str, int]]:
+) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Every server's and client's generator and the competing streams, ended in reverse order.
 
     Yields:
-        The process number of each node's generator.
+        The program of each, by the name of its log, such as "tgen-client1".
     """
     plan = lab.plan
     server = plan.nodes_with("server")[0]
@@ -172,7 +176,7 @@ def playing_traffic(
             log = stack.enter_context(generator_log(logs, node).open("wb"))
             process = lab.start(node, [*tgen, configuration], output=log)
             stack.callback(_stop, process, node, record)
-            generators[node] = process.pid
+            generators[f"tgen-{node}"] = process
 
         play(server.name, write_server(state, server.name, TGEN_PORT))
         lab.wait_for_server(server.name, TGEN_PORT)
@@ -187,8 +191,7 @@ def playing_traffic(
                 seed=plan.seed + number,
             )
             play(client, configuration)
-        stack.enter_context(competing_streams(lab, logs))
-        yield generators
+        yield generators | stack.enter_context(competing_streams(lab, logs))
 
 
 def _stop(process: subprocess.Popen[bytes], node: str, record: Record) -> None:
@@ -203,10 +206,18 @@ def _stop(process: subprocess.Popen[bytes], node: str, record: Record) -> None:
         process.wait()
 
 
-def _programs(network: TorNetwork, generators: dict[str, int]) -> dict[str, int]:
+def _check_alive(generators: dict[str, subprocess.Popen[bytes]]) -> Check:
+    """Whether all that makes traffic still does: without it the others would look the faster."""
+    ended = [name for name, process in generators.items() if process.poll() is not None]
+    return none_of("generators that ended", ended)
+
+
+def _programs(
+    network: TorNetwork, generators: dict[str, subprocess.Popen[bytes]]
+) -> dict[str, int]:
     """The process numbers of all that the bench counts."""
     tors = {f"tor-{name}": tor.process.pid for name, tor in network.tors.items()}
-    return tors | {f"tgen-{node}": process for node, process in generators.items()}
+    return tors | {name: process.pid for name, process in generators.items()}
 
 
 async def _measure(
@@ -215,6 +226,7 @@ async def _measure(
     shared_link: list[ConnectionTable],
     competing: list[ConnectionTable],
     record: Record,
+    clock: Clock,
     counted: dict[str, int],
     logs: Path,
 ) -> float:
@@ -241,13 +253,13 @@ async def _measure(
             )
         tasks.create_task(sample_steadily(shared_link, start_s, end_s, record.sockets))
         tasks.create_task(sample_steadily(competing, start_s, end_s, record.competing))
-        tasks.create_task(_tell_progress(network, start_s, end_s, record))
+        tasks.create_task(_tell_progress(network, start_s, end_s, record, clock))
         if counted:
             tasks.create_task(count_system_calls(lab, counted, logs))
     return end_s
 
 
-def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record) -> Check:
+def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record, clock: Clock) -> Check:
     """Let the traffic run on until every transfer that began before `end_s` has ended.
 
     Left out, they would make the measured ones seem shorter than they are: at any moment the long
@@ -264,16 +276,21 @@ def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record) -> 
     while (left := under_way()) and (over_s := time.time() - end_s) <= plan.duration_s:
         record.step("letting transfers end", over_s)
         time.sleep(STEP_INTERVAL_S)
+        clock.check()
     return none_of(f"transfers that had not ended {plan.duration_s:g} s after measuring", left)
 
 
-async def _tell_progress(network: TorNetwork, start_s: float, end_s: float, record: Record) -> None:
-    """A step a second; a Tor that ends in the middle of measuring ends the run at once."""
+async def _tell_progress(
+    network: TorNetwork, start_s: float, end_s: float, record: Record, clock: Clock
+) -> None:
+    """A step a second; a Tor that ends or a clock that is set ends the run at once."""
     while (now_s := time.time()) < end_s:
         record.step("measuring", now_s - start_s, end_s - start_s)
+        clock.check()
         if ended := network.ended():
             raise TestbedError(f"{', '.join(ended)} ended while measuring: see logs/")
         await asyncio.sleep(min(STEP_INTERVAL_S, end_s - now_s))
+    clock.check()
 
 
 def arguments_of(description: str | None) -> argparse.ArgumentParser:

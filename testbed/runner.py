@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.text import Text
 
 from testbed import results
-from testbed.errors import TestbedError
+from testbed.errors import TestbedError, reason_of
 from testbed.lab import calibration
 from testbed.machines.host import check_host, run_on_host
 from testbed.machines.terminal import AT_PROMPT, ENDING, user_terminal
@@ -38,7 +38,7 @@ from testbed.setup import cache
 from testbed.setup.builds import Build
 from testbed.setup.environment import variables
 from testbed.setup.privileges import left_to_user
-from testbed.setup.ready import TorNeed, ensure_ready, ensure_tors, tor_need
+from testbed.setup.ready import Ready, TorNeed, ensure_ready, ensure_tors, tor_need
 from testbed.toml_file import PROJECT
 
 BASE_MEMORY_MB = 256
@@ -72,6 +72,7 @@ def carry_out(
     *,
     machine: str = "virtual",
     captures: Collection[str] = (),
+    ready: Ready | None = None,
 ) -> results.Summary:
     """Carry out a plan and leave its run directory at `destination`, whole or not at all.
 
@@ -80,6 +81,7 @@ def carry_out(
         on_step: called with each step of the experiment.
         machine: "virtual" or "host".
         captures: pairs of roles, such as "exit-middle", whose links are captured.
+        ready: the virtual machine's builds; otherwise they are looked up, and made if need be.
 
     Raises:
         InputError: there is no such link, the machine can't see the plan's generator, or this
@@ -89,16 +91,21 @@ def carry_out(
     """
     captures = capture_pairs(plan, captures)
     destination = destination.absolute()  # inside the machine the working directory is another
-    get_ready = _host_machine if machine == "host" else _virtual_machine
-    run = get_ready(plan, destination, messages, captures)
+    if machine == "host":
+        run = _host_machine(plan, destination, messages, captures)
+    else:
+        run = _virtual_machine(plan, messages, captures, ready)
     with left_to_user(destination), results.staging(destination) as staging:
         try:
             summary = results.write_results(staging, plan, run(staging, on_step))
             results.publish(staging, destination)
             return summary
-        except TestbedError as error:
-            kept = results.keep_failed(staging, destination, error)
-            raise TestbedError(f"{error}\nwhat the run left is in {kept}") from error
+        except (TestbedError, OSError) as error:
+            told = error
+            if isinstance(error, OSError):
+                told = TestbedError(f"{reason_of(error, destination)}: the results aren't whole")
+            kept = results.keep_failed(staging, destination, told)
+            raise TestbedError(f"{told}\nwhat the run left is in {kept}") from error
 
 
 Run = Callable[[Path, Callable[[Step], None]], results.MachineFacts]
@@ -106,19 +113,19 @@ Run = Callable[[Path, Callable[[Step], None]], results.MachineFacts]
 
 
 def _virtual_machine(
-    plan: Plan, _destination: Path, messages: Console, captures: Collection[str]
+    plan: Plan, messages: Console, captures: Collection[str], ready: Ready | None
 ) -> Run:
     """Get the virtual machine ready for a plan."""
     if plan.tgen:
         check_visible(Path(plan.tgen.path))
-    ready = ensure_ready(messages, [plan_need(plan)])
-    tor = ready.tors[plan_need(plan)]
+    builds = ready or ensure_ready(messages, [plan_need(plan)])
+    tor = builds.tors[plan_need(plan)]
     memory = memory_mb(plan, captures)
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
         started = datetime.now(UTC)
         cost = run_in_machine(
-            ready.kernel.product("linux"),
+            builds.kernel.product("linux"),
             experiment_command(plan, staging, tor, *_options(captures)),
             staging,
             memory_mb=memory,
@@ -132,7 +139,7 @@ def _virtual_machine(
             ended=datetime.now(UTC),
             virtual_start_s=START_NS / 1e9,
             memory_mb=memory,
-            kernel=ready.kernel,
+            kernel=builds.kernel,
             tor=tor,
         )
 

@@ -1,17 +1,58 @@
-"""For tests: a program of one's own inside the virtual machine."""
+"""For tests: a program of one's own inside the virtual machine, and faults beside an experiment."""
 
 import os
 import sys
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from testbed import runner
 from testbed.machines.virtual import run_in_machine
 from testbed.setup.ready import ensure_ready
 from testbed.toml_file import PROJECT
 
+FAULTY_EXPERIMENT = '''
+import json, os, signal, threading, time
+from pathlib import Path
 
-def run_inside(program: str, folder: Path) -> str:
+import psutil
+
+from testbed import experiment
+
+STAGING = Path(os.environ["HYDRA_STAGING"])
+
+
+def come_to(step, done_s=0.0):
+    """Wait until the experiment tells of a step that so much of it is done."""
+    file = STAGING / "raw" / "progress.jsonl"
+    while True:
+        text = file.read_text() if file.exists() else ""
+        rows = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\\n")]
+        if any(row["step"] == step and row["done_s"] >= done_s for row in rows):
+            return
+        time.sleep(0.05)
+
+
+def program(words):
+    """The program with these words in its command line, once there is one."""
+    while True:
+        for process in psutil.process_iter(["cmdline"]):
+            if words in " ".join(process.info["cmdline"] or ()):
+                return process
+        time.sleep(0.05)
+
+
+def fault():
+    {fault}
+
+
+threading.Thread(target=fault, daemon=True).start()
+experiment.main()
+'''
+
+
+def run_inside(program: str, folder: Path, memory_mb: int = 512) -> str:
     """Run a Python program as root in a machine; what it printed. `folder` must not exist."""
     folder.mkdir()
     (folder / "program.py").write_text(program)
@@ -20,8 +61,26 @@ def run_inside(program: str, folder: Path) -> str:
         kernel.product("linux"),
         [sys.executable, folder / "program.py"],
         folder,
-        memory_mb=512,
+        memory_mb=memory_mb,
         environment={"PYTHONPATH": str(PROJECT), "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"},
         on_step=lambda _step: None,
     )
     return (folder / "logs" / "kernel.log").read_text()
+
+
+def with_fault(fault: str, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a fault happen in the machine beside every experiment, which is the real one otherwise.
+
+    Args:
+        fault: statements of a thread, for which `come_to`, `program` and `STAGING` are there.
+        program: the file that the machine runs from now on; made here.
+    """
+    program.write_text(FAULTY_EXPERIMENT.format(fault=fault.strip().replace("\n", "\n    ")))
+    plain = runner.experiment_command
+
+    def command(*arguments: object, **options: object) -> list[str]:
+        words = plain(*arguments, **options)  # type: ignore[arg-type]
+        assert words[1:3] == ["-m", "testbed.experiment"]
+        return [words[0], str(program.absolute()), *words[3:]]
+
+    monkeypatch.setattr(runner, "experiment_command", command)

@@ -24,6 +24,7 @@ LOOP_VARIABLES = {"scenario": "NoDropping", "variant": "vanilla", "seed": "1"}
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FIRST_COMMENT = re.compile(r"# (\S+\.toml)\n")
+_TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
@@ -111,3 +112,11 @@ def test_links_lead_somewhere(document: Path) -> None:
             text = file.read_text(encoding="utf-8")
             titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
             assert heading in [title.lower().replace(" ", "-") for title in titles]
+
+
+def test_named_tests_exist() -> None:
+    text = (PROJECT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = _TEST.findall(text)
+    assert len(named) > 30
+    for name, file in named:
+        assert f"\ndef {name}(" in (PROJECT / file).read_text(encoding="utf-8"), name

@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import IO
 
 import psutil
 
-from testbed.errors import InputError
+from testbed.errors import InputError, TestbedError
 from testbed.machines.watching import (
     POLL_INTERVAL_S,
     Cost,
@@ -39,12 +40,17 @@ STALL_CPU_S = 45.0
 HANG_WALL_S = 300.0
 """A clock that stands still is a stall if the kernel was busy for most of a minute meanwhile (on
 a crowded host it may have got no processor), and a hang after five minutes without any work."""
+HANG_VIRTUAL_S = 86_400.0
+"""A clock that goes on for a day while its command tells nothing new is a hang, too."""
 
 TERMINAL = "tty1"
 """The guest's name of the terminal that it is given, if it is."""
 
 HIDDEN = ("/proc", "/sys", "/dev", "/run")
 """Where the guest mounts file systems of its own over the host's."""
+
+MEMORY_FOLDERS = ("/dev/shm", "/tmp")
+"""Where the guest's memory lies as a file, unless TMPDIR says otherwise."""
 
 _FATAL = {
     "Kernel panic": "the guest's kernel panicked",
@@ -79,17 +85,18 @@ def run_in_machine(
 
     Raises:
         TestbedError: the command failed, the kernel panicked, ran out of memory, or its clock
-            stood still; says so with the log's tail.
+            stood still; says so with the log's tail. Or there is no room for its memory.
         InputError: a path that the guest can't see.
     """
     check_visible(kernel, staging, INIT)
+    memory_folder = _memory_folder(memory_mb)
     write_command(staging, command, environment)
     console = staging / "logs" / "kernel.log"
     console.parent.mkdir(exist_ok=True)
     with _free_core() as core, console.open("wb") as output:
         start_s = time.monotonic()
-        machine = _booted(kernel, staging, memory_mb, core, output, terminal)
-        watch = _Watch(machine, staging, console, on_step)
+        machine = _booted(kernel, staging, memory_mb, memory_folder, core, output, terminal)
+        watch = _Watch(machine, staging, console, on_step, by_hand=terminal is not None)
         try:
             cpu_s = watch.until_end()
         finally:
@@ -117,10 +124,25 @@ def check_visible(*paths: Path) -> None:
             raise InputError(f"{whole}: a quotation mark in a path can't be passed to the kernel")
 
 
+def _memory_folder(memory_mb: int) -> str:
+    """The first folder with room for the guest's memory: without it the kernel would panic."""
+    told = os.environ.get("TMPDIR")
+    folders = [told] if told else MEMORY_FOLDERS
+    for folder in folders:
+        with suppress(OSError):
+            if shutil.disk_usage(folder).free >= memory_mb * 2**20:
+                return folder
+    raise TestbedError(
+        f"no room for the virtual machine's memory, {memory_mb} MB, in {' or '.join(folders)}:"
+        " set TMPDIR to a folder that has it"
+    )
+
+
 def _booted(
     kernel: Path,
     staging: Path,
     memory_mb: int,
+    memory_folder: str,
     core: int,
     output: IO[bytes],
     terminal: int | None,
@@ -147,7 +169,6 @@ def _booted(
         "panic=-1",
     ]
     # In its home the kernel makes a directory .uml.
-    kept = {name: os.environ[name] for name in ("TMPDIR", "PATH") if name in os.environ}
     return subprocess.Popen(
         dying_with_us(["taskset", "--cpu-list", str(core), str(kernel), *arguments]),
         stdin=subprocess.DEVNULL,
@@ -155,7 +176,11 @@ def _booted(
         stderr=subprocess.STDOUT,
         start_new_session=True,
         pass_fds=() if terminal is None else (terminal,),
-        env=kept | {"HOME": str(staging.resolve())},
+        env={
+            "HOME": str(staging.resolve()),
+            "PATH": os.environ.get("PATH", os.defpath),
+            "TMPDIR": memory_folder,
+        },
     )
 
 
@@ -168,7 +193,10 @@ class _Watch:
         staging: Path,
         console: Path,
         on_step: Callable[[Step], None],
+        *,
+        by_hand: bool,
     ) -> None:
+        """Of a machine whose command may wait for ever for what a user types, or not."""
         self.last = Step(START_NS / 1e9, "booting", 0.0, 0.0)
         self._machine = machine
         self._steps = Steps(staging)
@@ -176,6 +204,8 @@ class _Watch:
         self._on_step = on_step
         self._advanced_at_s = time.monotonic()
         self._cpu_at_advance_s = 0.0
+        self._by_hand = by_hand
+        self._news_at_s = self.last.time_s
 
     def until_end(self) -> float:
         """Wait for the machine's end; the processor seconds that it and its guests took."""
@@ -191,12 +221,21 @@ class _Watch:
 
     def _follow(self) -> None:
         for step in self._steps.new():
+            if (step.name, step.done_s) != (self.last.name, self.last.done_s):
+                self._news_at_s = step.time_s
             self.last = step
             self._advanced_at_s = time.monotonic()
             self._cpu_at_advance_s = self._cpu_s()
             self._on_step(step)
 
     def _check_clock(self) -> None:
+        without_news_s = self.last.time_s - self._news_at_s
+        if without_news_s > HANG_VIRTUAL_S and not self._by_hand:
+            raise failure(
+                f"the guest hangs: its clock has gone on for {without_news_s:.0f} s in the step"
+                f' "{self.last.name}"',
+                self._console,
+            )
         still_s = time.monotonic() - self._advanced_at_s
         if still_s < STALL_WALL_S:
             return
@@ -245,8 +284,11 @@ def _check_end(staging: Path, console: Path, exit_code: int) -> None:
             else f"ended with status {exit_code} before its command had"
         )
         raise failure(f"the guest's kernel {how}", console)
-    if status.read_text().strip() != "0":
-        ended = f"the experiment ended with status {status.read_text().strip()}"
+    if not (said := status.read_text().strip()):
+        ended = f"the experiment could not write to {staging.parent}: is the disk full?"
+        raise failure(ended, console)
+    if said != "0":
+        ended = f"the experiment ended with status {said}"
         raise told_error(staging) or failure(ended, console)
 
 
@@ -259,13 +301,17 @@ def _end(machine: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _free_core() -> Iterator[int]:
-    """A core that no other machine of this user's is pinned to; any, if all are taken."""
+    """A core that no other machine of this user's is pinned to; any, if all are taken.
+
+    Only of those that this process may use: on a cluster's node they are what Slurm gave the job.
+    Nodes may share the cache, so that a core's lock has its host's name.
+    """
     cores = sorted(os.sched_getaffinity(0))
     for core in cores:
-        with (cache.subfolder("cores") / str(core)).open("w") as lock:
+        with (cache.subfolder("cores") / f"{socket.gethostname()}-{core}").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            except OSError:  # another has it, or this file system has no locks
                 continue
             yield core
             return

@@ -4,6 +4,7 @@ What is in its files is said in tables, figures, checks and manifest; reading it
 """
 
 import gzip
+import io
 import json
 import os
 import shutil
@@ -14,13 +15,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from testbed.errors import TestbedError
+from testbed.errors import TestbedError, reason_of
 from testbed.plan import Plan
 from testbed.results.checks import computed_checks
 from testbed.results.figures import delivered_mb, figures
-from testbed.results.manifest import MANIFEST, MachineFacts, manifest
+from testbed.results.manifest import MANIFEST, SHA256, MachineFacts, manifest
 from testbed.results.summary import ERROR, SUMMARY, Check, Cost, Summary
 from testbed.results.tables import SCHEMAS, Recorded, read_recorded
+from testbed.setup.sources import sha256_of
 
 EXCHANGED = ("plan.json", "command", "status")
 """What passes between runner and machine; the manifest has the plan, too."""
@@ -92,22 +94,31 @@ def write_results(staging: Path, plan: Plan, facts: MachineFacts) -> Summary:
     """Turn what an experiment recorded in `staging` into the files of a run directory.
 
     `raw/` becomes tables and the summary and is removed; logs and captures are compressed. The
-    summary is written last: a directory that lacks it is not finished.
+    summary gets its name last: a directory that lacks it is not finished.
 
     Raises:
         TestbedError: the record is not whole.
+        OSError: the disk refuses.
     """
     recorded = read_recorded(staging, plan)
     summary = summarize(plan, facts, recorded)
+    digests = {}
     for name, table in recorded.tables.items():
-        table.write_parquet(staging / f"{name}.parquet")
-    _write_json(staging / MANIFEST, manifest(plan, facts, recorded.measuring_start_s))
+        file, content = staging / f"{name}.parquet", io.BytesIO()
+        table.write_parquet(content)
+        file.write_bytes(content.getvalue())  # polars itself wouldn't say that the disk refuses
+        digests[file.name] = sha256_of(file)
+    unnamed = staging / _UNPUBLISHED_SUMMARY
+    _write_json(unnamed, summary.model_dump(mode="json"))
+    digests[SUMMARY] = sha256_of(unnamed)
+    facts_of_all = manifest(plan, facts, recorded.measuring_start_s)
+    _write_json(staging / MANIFEST, facts_of_all | {SHA256: digests})
     for name in EXCHANGED:
         (staging / name).unlink(missing_ok=True)
     _keep_rest_of_raw(staging / "raw", staging / "logs")
     for folder in ("logs", "captures"):
         _compress(staging / folder)
-    _write_json(staging / SUMMARY, summary.model_dump(mode="json"))
+    unnamed.rename(staging / SUMMARY)
     return summary
 
 
@@ -162,21 +173,30 @@ def keep_failed(staging: Path, destination: Path, error: Exception) -> Path:
 
     Returns:
         Where it is. Nothing there looks like a finished run.
+
+    Raises:
+        TestbedError: the disk refuses; says so after the error.
     """
-    (staging / ERROR).write_text(f"{error}\n", encoding="utf-8")
-    if (staging / SUMMARY).exists():
-        (staging / SUMMARY).rename(staging / _UNPUBLISHED_SUMMARY)
+    try:
+        (staging / ERROR).write_text(f"{error}\n", encoding="utf-8")
+        if (staging / SUMMARY).exists():
+            (staging / SUMMARY).rename(staging / _UNPUBLISHED_SUMMARY)
+        return _renamed_as_failed(staging, destination)
+    except OSError as refusal:
+        raise TestbedError(
+            f"{error}\nwhat the run left can't be kept: {reason_of(refusal, destination)}"
+        ) from refusal
+
+
+def _renamed_as_failed(staging: Path, destination: Path) -> Path:
     number = 1
     while True:
         kept = destination.with_name(f"{destination.name}.failed-{number}")
         if not kept.exists():
             try:
-                staging.rename(kept)
+                return staging.rename(kept)
             except FileExistsError:
                 continue
-            except OSError as refusal:
-                raise TestbedError(f"{kept}: {refusal.strerror}: after: {error}") from refusal
-            return kept
         number += 1
 
 

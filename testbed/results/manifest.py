@@ -19,6 +19,8 @@ from testbed.setup.builds import Build
 from testbed.toml_file import PROJECT
 
 MANIFEST = "manifest.json"
+SHA256 = "sha256"
+"""The key of the digests of the run's other files, by name; older runs lack it."""
 FORMAT = 1
 """Raised when a reader of today could no longer read what is written."""
 

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 
 from testbed.errors import TestbedError
 from testbed.plan import Plan
-from testbed.results.manifest import FORMAT, MANIFEST
+from testbed.results.manifest import FORMAT, MANIFEST, SHA256
 from testbed.results.summary import ERROR, SUMMARY, Summary
 from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS
+from testbed.setup.sources import sha256_of
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Run:
 
 
 def read_run(directory: Path) -> Run:
-    """Read a run's summary and manifest, and see that its tables are there.
+    """Read a run's summary and manifest, and see that its tables are there as they were written.
 
     Raises:
         TestbedError: the directory is no run's, a failed run's, of another format, or damaged.
@@ -110,6 +111,8 @@ def read_run(directory: Path) -> Run:
         raise TestbedError(f"{directory} is what a failed run left: see its {ERROR}")
     summary = _summary(directory / SUMMARY)
     manifest = _manifest(directory / MANIFEST)
+    for name, digest in manifest.get(SHA256, {}).items():
+        _check_digest(directory / name, digest)
     for name in SCHEMAS:
         _check_table(directory / f"{name}.parquet", name)
     return Run(directory, summary, manifest)
@@ -158,6 +161,19 @@ def _check_table(path: Path, name: str) -> None:
             raise TestbedError(f"{path}: the column {column} is missing")
         if found[column] != kind:
             raise TestbedError(f"{path}: {column} is {found[column]}, not {kind.__name__}")
+
+
+def _check_digest(path: Path, digest: str) -> None:
+    """See that a file is as it was written, before polars reads it.
+
+    Damaged, a table can have other numbers, and polars can panic.
+    """
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if found != digest:
+        raise TestbedError(f"{path}: not whole: its SHA-256 is not the one in {MANIFEST}")
 
 
 def _unreadable(path: Path, error: Exception) -> TestbedError:

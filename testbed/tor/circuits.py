@@ -80,7 +80,7 @@ class ClientCircuit:
     def extend(self, round_name: str) -> None:
         """Ask for a circuit along the path; returns at once."""
         with self._lock:
-            now_s = time.time()
+            now_s = time.monotonic()
             self.status = "LAUNCHED"
             self.circuit = str(self._controller.new_circuit(self._hops, await_build=False))
             self._asked[self.circuit] = _Asked(round_name, now_s)
@@ -101,7 +101,7 @@ class ClientCircuit:
         return circuit == self.circuit
 
     def _on_circuit(self, event: CircuitEvent) -> None:
-        now_s = time.time()  # stem's own arrival times are whole seconds
+        time_s, now_s = time.time(), time.monotonic()  # stem's own arrival times are whole seconds
         with self._lock:  # extend() holds it until it knows the circuit's number
             asked = self._asked.get(event.id, _Asked("other", float("nan")))
             if self._is_own(event.id):
@@ -109,7 +109,7 @@ class ClientCircuit:
         self._record.circuits.add(
             asdict(
                 CircuitChange(
-                    time_s=now_s,
+                    time_s=time_s,
                     client=self.client,
                     circuit=event.id,
                     status=event.status,
@@ -172,7 +172,7 @@ class LinkedSet(ClientCircuit):
 
     def _on_circuit(self, event: CircuitEvent) -> None:
         if event.status == CircStatus.LAUNCHED and event.purpose == UNLINKED:
-            self._asked[event.id] = _Asked(self._round, time.time())
+            self._asked[event.id] = _Asked(self._round, time.monotonic())
         super()._on_circuit(event)
 
     def _on_change(self, event: CircMinorEvent) -> None:

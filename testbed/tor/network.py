@@ -4,6 +4,7 @@ What they carry, and over which circuits, is `tor.circuits`'s.
 """
 
 import os
+import queue
 import re
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stem import DescriptorUnavailable, SocketError
 from stem.control import Controller
@@ -31,6 +33,8 @@ from testbed.tor.configuration import (
 POLL_INTERVAL_S = 0.5
 
 START_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 60.0
+"""Of a Tor on its control port, which it answers at once unless it hangs."""
 PUBLICATION_TIMEOUT_S = 120.0
 CONSENSUS_TIMEOUT_S = 200.0
 """The first vote is held within a moment of `_let_vote`; a second one would come later than this,
@@ -97,7 +101,8 @@ def running_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[To
         logs: where each Tor's log goes, as tor-NAME.log.
 
     Raises:
-        TestbedError: a stage was not done in its time; the message names who was missing.
+        TestbedError: a stage was not done in its time, and the message names who was missing; or
+            something failed, now or later, while a Tor had ended, and the message names that.
     """
     plan = lab.plan
     files = {
@@ -117,19 +122,34 @@ def running_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[To
             stack.callback(_end, tor)
             network.tors[node.name] = tor
 
-        start(authority)
-        for relay in plan.nodes_with(*RELAY_ROLES):
-            start(relay)
-        network.fingerprints = {
-            relay.name: network[relay.name].controller.get_info("fingerprint")
-            for relay in plan.nodes_with(*RELAY_ROLES)
-        }
-        _let_vote(network.fingerprints, network[authority.name].controller)
-        _wait_for_consensus(plan, network, network[authority.name].controller)
-        for client in plan.nodes_with("client"):
-            start(client)
-        _wait_for_knowledge(plan, network, [*RELAY_ROLES, "client"])
-        yield network
+        with _ends_named(network):
+            start(authority)
+            for relay in plan.nodes_with(*RELAY_ROLES):
+                start(relay)
+            network.fingerprints = {
+                relay.name: network[relay.name].controller.get_info("fingerprint")
+                for relay in plan.nodes_with(*RELAY_ROLES)
+            }
+            _let_vote(network.fingerprints, network[authority.name].controller)
+            _wait_for_consensus(plan, network, network[authority.name].controller)
+            for client in plan.nodes_with("client"):
+                start(client)
+            _wait_for_knowledge(plan, network, [*RELAY_ROLES, "client"])
+            yield network
+
+
+@contextmanager
+def _ends_named(network: TorNetwork) -> Iterator[None]:
+    """Name the Tors that have ended instead of what failed then: that is their doing."""
+    try:
+        yield
+    except Exception as error:
+        if ended := network.ended():
+            status = network[ended[0]].process.returncode
+            raise TestbedError(
+                f"{', '.join(ended)}: Tor ended by itself (status {status}): see logs/"
+            ) from error
+        raise
 
 
 def wait_until(
@@ -197,7 +217,7 @@ def _started(
         return [] if _answers(files.control_socket) else [f"{node.name}'s control socket"]
 
     wait_until(missing, START_TIMEOUT_S, "starting Tor", interval_s=0.01)
-    return RunningTor(node, files, process, _connected(files.control_socket))
+    return RunningTor(node, files, process, _connected(node.name, files.control_socket))
 
 
 def _answers(control_socket: Path) -> bool:
@@ -205,11 +225,31 @@ def _answers(control_socket: Path) -> bool:
         return trial.connect_ex(str(control_socket)) == 0
 
 
-def _connected(control_socket: Path) -> Controller:
+class _Answers(queue.Queue[Any]):
+    """The queue in which stem awaits a Tor's answers, for ever by itself."""
+
+    def __init__(self, tor: str) -> None:
+        super().__init__()
+        self._tor = tor
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ANN401
+        """As Queue's, but with an end; TestbedError if there is no answer by then."""
+        try:
+            return super().get(block, timeout or ANSWER_TIMEOUT_S)
+        except queue.Empty:
+            if not block:
+                raise
+            raise TestbedError(
+                f"{self._tor}: Tor hangs: no answer on its control port for {ANSWER_TIMEOUT_S:g} s"
+            ) from None
+
+
+def _connected(name: str, control_socket: Path) -> Controller:
     try:
         controller: Controller = Controller.from_socket_file(str(control_socket))
     except SocketError as error:
         raise TestbedError(f"no control connection through {control_socket}: {error}") from error
+    controller._reply_queue = _Answers(name)
     controller.authenticate()
     return controller
 

@@ -28,8 +28,13 @@ def competing_servers(lab: Lab, logs: Path) -> Iterator[None]:
 
 
 @contextmanager
-def competing_streams(lab: Lab, logs: Path) -> Iterator[None]:
-    """Every entry's streams, from now until the end of the context; the servers must listen."""
+def competing_streams(lab: Lab, logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Every entry's streams, from now until the end of the context; the servers must listen.
+
+    Yields:
+        The program that sends them, by the name of its log.
+    """
+    senders = {}
     with ExitStack() as stack:
         for entry in lab.plan.competing:
             command = [
@@ -41,16 +46,19 @@ def competing_streams(lab: Lab, logs: Path) -> Iterator[None]:
                 *("-t", str(LONGEST_S)),
                 "--forceflush",
             ]
-            stack.enter_context(_iperf(lab, entry.sender, command, logs, entry))
-        yield
+            process = stack.enter_context(_iperf(lab, entry.sender, command, logs, entry))
+            senders[f"iperf3-{entry.sender}-{entry.port}"] = process
+        yield senders
 
 
 @contextmanager
-def _iperf(lab: Lab, node: str, command: list[str], logs: Path, entry: Competing) -> Iterator[None]:
+def _iperf(
+    lab: Lab, node: str, command: list[str], logs: Path, entry: Competing
+) -> Iterator[subprocess.Popen[bytes]]:
     with (logs / f"iperf3-{node}-{entry.port}.log").open("wb") as log:
         process = lab.start(node, command, output=log)
         try:
-            yield
+            yield process
         finally:
             _end(process)
 
