@@ -7,6 +7,7 @@ import hashlib
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from analysis.metrics import CIRCUIT_ROUND_TRIP, THROUGHPUT, TIME_TO_LAST_BYTE, 
 from analysis.tables import Table
 from analysis.wording import NOTHING
 from testbed.plan import Patch, Plan, Tor
-from testbed.results import Check, Run
+from testbed.results import PATCHES, Check, Run
 from testbed.scenario import SCENARIOS
 from testbed.toml_file import names_in
 from testbed.variant import TOR_CONFIGS
@@ -135,15 +136,15 @@ class VariantText:
 
 def variants(runs: Iterable[Run]) -> list[VariantText]:
     """Each variant once; more than once if its file changed between runs."""
-    plans = {run.plan.tor.model_dump_json(): run.plan for run in runs}
+    examples = {run.plan.tor.model_dump_json(): run for run in runs}
     return [
         VariantText(
-            plan.variant,
-            plan.variant_title,
-            list(_configuration(plan.tor)),
-            [(patch.name, patch_text(patch)) for patch in plan.tor.patches],
+            run.plan.variant,
+            run.plan.variant_title,
+            list(_configuration(run.plan.tor)),
+            [(patch.name, patch_text(patch, run.directory)) for patch in run.plan.tor.patches],
         )
-        for plan in plans.values()
+        for run in examples.values()
     ]
 
 
@@ -163,15 +164,17 @@ def _configuration(tor: Tor) -> Iterator[str]:
     yield f"premise: the shared link has {tor.premise}"
 
 
-def patch_text(patch: Patch) -> str:
-    """The patch's text if it is still here as it was used, else a line that says it is not."""
-    try:
-        content = patch.file().read_bytes()
-    except OSError:
-        return f"{patch.path} is not here any more; its sha256 was {patch.sha256}."
-    if hashlib.sha256(content).hexdigest() != patch.sha256:
-        return f"{patch.path} has changed since these runs; its sha256 was {patch.sha256}."
-    return content.decode("utf-8", errors="replace")
+def patch_text(patch: Patch, directory: Path) -> str:
+    """The patch's text as it was used, else a line that says that it isn't there.
+
+    It is in the run directory; runs of before it was kept there may find it where it lay.
+    """
+    for file in (directory / PATCHES / patch.name, patch.file()):
+        with suppress(OSError):
+            content = file.read_bytes()
+            if hashlib.sha256(content).hexdigest() == patch.sha256:
+                return content.decode("utf-8", errors="replace")
+    return f"{patch.path} is not here as it was used; its sha256 was {patch.sha256}."
 
 
 def commands(runs: Sequence[Run], directory: Path) -> list[str]:

@@ -97,6 +97,7 @@ def carry_out(
         run = _virtual_machine(plan, messages, captures, ready)
     with left_to_user(destination), results.staging(destination) as staging:
         try:
+            results.keep_patches(staging, plan)
             summary = results.write_results(staging, plan, run(staging, on_step))
             results.publish(staging, destination)
             return summary

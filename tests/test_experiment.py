@@ -153,3 +153,7 @@ def test_a_run_directory_is_complete(runs: dict[str, Finished]) -> None:
         assert [path.name for path in run.directory.parent.glob(".*")] == []
         logs = {path.name for path in (run.directory / "logs").iterdir()}
         assert logs >= {"tor-middle1.log.gz", "tgen-client1.log.gz", "kernel.log.gz"}
+    used = PROJECT / "tor-configs" / "patches" / "per-circuit-connections.patch"
+    kept = runs["pctls"].directory / "patches" / used.name
+    assert kept.read_bytes() == used.read_bytes()
+    assert not (runs["vanilla"].directory / "patches").exists()

@@ -4,6 +4,7 @@ The run directories are made here; no experiment runs. Figures are tested by the
 """
 
 import csv
+import hashlib
 import json
 import re
 import shlex
@@ -215,12 +216,17 @@ def test_versions_are_counted_over_runs(tmp_path: Path) -> None:
     assert provenance.commands(runs[:2], tmp_path)[0] == "git checkout aaa"
 
 
-def test_a_patch_that_is_not_here_as_it_was_is_not_shown(tmp_path: Path) -> None:
-    file = tmp_path / "x.patch"
-    patch = Patch(name="x.patch", path=str(file), sha256="0" * 64)
-    assert "is not here any more" in provenance.patch_text(patch)
-    file.write_text("+ another")
-    assert "has changed since these runs" in provenance.patch_text(patch)
+def test_a_patch_is_shown_as_it_was_or_not_at_all(tmp_path: Path) -> None:
+    own, kept = tmp_path / "x.patch", tmp_path / "run" / "patches" / "x.patch"
+    patch = Patch(name="x.patch", path=str(own), sha256=hashlib.sha256(b"+ used").hexdigest())
+    assert "is not here as it was used" in provenance.patch_text(patch, tmp_path / "run")
+    own.write_text("+ used")
+    assert provenance.patch_text(patch, tmp_path / "run") == "+ used"
+    own.write_text("+ another")
+    assert "is not here as it was used" in provenance.patch_text(patch, tmp_path / "run")
+    kept.parent.mkdir(parents=True)
+    kept.write_text("+ used")
+    assert provenance.patch_text(patch, tmp_path / "run") == "+ used"
 
 
 def test_a_file_of_the_users_own_is_named_as_a_file() -> None:

@@ -4,7 +4,9 @@ What many runs say together is the analysis's.
 """
 
 from testbed.results.directory import (
+    PATCHES,
     keep_failed,
+    keep_patches,
     publish,
     remove_left_overs,
     staging,
@@ -17,11 +19,13 @@ from testbed.results.summary import Check, Summary
 from testbed.results.tables import throughput_mb_per_s
 
 __all__ = [
+    "PATCHES",
     "Check",
     "MachineFacts",
     "Run",
     "Summary",
     "keep_failed",
+    "keep_patches",
     "print_summary",
     "publish",
     "read_run",

@@ -27,6 +27,9 @@ from testbed.setup.sources import sha256_of
 EXCHANGED = ("plan.json", "command", "status")
 """What passes between runner and machine; the manifest has the plan, too."""
 
+PATCHES = "patches"
+"""The folder of the variant's patches, as they were when the run began."""
+
 MOST_NOTES = 50
 _UNPUBLISHED_SUMMARY = "summary.unpublished.json"
 _LOCK_SUFFIX = ".lock"
@@ -88,6 +91,18 @@ def _removed(left_over: Path) -> bool:
     Path(lock.lock_file).unlink(missing_ok=True)
     lock.release()
     return True
+
+
+def keep_patches(staging: Path, plan: Plan) -> None:
+    """Put the variant's patches beside the results, so that they are there to be read for good.
+
+    Raises:
+        OSError: one can't be read any more, or the disk refuses.
+    """
+    folder = staging / PATCHES
+    for patch in plan.tor.patches:
+        folder.mkdir(exist_ok=True)
+        shutil.copyfile(patch.file(), folder / patch.name)
 
 
 def write_results(staging: Path, plan: Plan, facts: MachineFacts) -> Summary:
