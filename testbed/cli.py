@@ -5,6 +5,7 @@ itself: `setup` and `doctor` must not wait for the libraries of the others.
 """
 
 import argparse
+import errno
 import json
 import signal
 import subprocess
@@ -13,16 +14,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.table import Table
 
-from testbed.errors import InputError, TestbedError
+from testbed.errors import InputError, TestbedError, reason_of
 from testbed.setup.doctor import print_doctor
 from testbed.setup.ready import ensure_ready, tor_need
 from testbed.toml_file import PROJECT, names_in
 from testbed.variant import TOR_CONFIGS, read_variant
+
+if TYPE_CHECKING:
+    from testbed.batch import Slurm
 
 VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -32,6 +36,9 @@ SETUP_VARIANTS = ("vanilla", "pctls")
 """The variants that `setup` builds ahead of their first run."""
 
 _INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""No fault of the program that a trace would help to find."""
 
 _STATUS_HELP = "exit status: 0 valid, 1 failed, 2 bad input, 3 the run's premise failed"
 
@@ -46,6 +53,12 @@ def main(arguments: Sequence[str]) -> int:
     except TestbedError as error:
         messages.print(f"run.py: {error}", markup=False, highlight=False, soft_wrap=True)
         return error.exit_status
+    except OSError as error:
+        if error.errno not in _DISK_REFUSES:
+            raise
+        text = f"run.py: {reason_of(error, Path.cwd())}"
+        messages.print(text, markup=False, highlight=False, soft_wrap=True)
+        return FAILED
     except KeyboardInterrupt:
         messages.print("run.py: interrupted; nothing half-done was left", highlight=False)
         return INTERRUPTED
@@ -124,6 +137,8 @@ def _batch(given: argparse.Namespace, messages: Console) -> int:
     from testbed.batch import show
 
     wanted = batch.read_batch(given.file)
+    cluster = _cluster(given)
+    at_once = (given.jobs or len(wanted.plans)) if cluster else (given.cores or batch.all_cores())
     directory = given.out or Path("results") / wanted.name
     if given.dry_run:
         show.print_dry_run(
@@ -131,7 +146,7 @@ def _batch(given: argparse.Namespace, messages: Console) -> int:
             wanted,
             batch.look_up(wanted.plans, directory),
             batch.Estimator(batch.earlier_runs(Path("results"), directory)),
-            at_once=given.cores or batch.all_cores(),
+            at_once=at_once,
             again_invalid=given.retry_invalid,
         )
         return VALID
@@ -139,15 +154,32 @@ def _batch(given: argparse.Namespace, messages: Console) -> int:
         wanted,
         directory,
         messages,
-        at_once=given.cores or batch.all_cores(),
+        at_once=at_once,
         retries=given.retries,
         again_invalid=given.retry_invalid,
+        cluster=cluster,
     )
     show.print_ended(Console(), ended)
-    _report(argparse.Namespace(directory=directory, out=None), messages)
+    if any(one.run for one in ended.standings):  # there is no report on nothing
+        _report(argparse.Namespace(directory=directory, out=None), messages)
     if ended.failures:
         return FAILED
     return PREMISE_FAILED if ended.invalid else VALID
+
+
+def _cluster(given: argparse.Namespace) -> "Slurm | None":
+    """Where a batch's runs go; None for this machine."""
+    from testbed import batch
+
+    of_slurm = ("jobs", "slurm_account", "slurm_partition", "time_limit")
+    if given.executor == "local":
+        for name in of_slurm:
+            if getattr(given, name) is not None:
+                raise InputError(f"--{name.replace('_', '-')} is for --executor slurm: add that")
+        return None
+    if given.cores is not None:
+        raise InputError("--cores is for this machine: with --executor slurm say --jobs")
+    return batch.Slurm(given.slurm_account, given.slurm_partition, given.time_limit)
 
 
 def _tables(given: argparse.Namespace, messages: Console) -> int:
@@ -300,7 +332,7 @@ def _parser() -> argparse.ArgumentParser:
 
     batch = commands.add_parser(
         "batch",
-        help="carry out many runs, as many at once as there are cores",
+        help="carry out many runs, on all cores or on a cluster",
         description="Runs that are there and whole are not made again: begin it again to go on.",
         epilog=_STATUS_HELP,
     )
@@ -315,6 +347,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     batch.add_argument(
         "--out", type=Path, metavar="DIR", help="for all runs; otherwise results/<name>"
+    )
+    batch.add_argument(
+        "--executor",
+        choices=["local", "slurm"],
+        default="local",
+        help="this machine, or the cluster of which it is a login node",
+    )
+    batch.add_argument(
+        "--jobs", type=_whole(1), metavar="N", help="runs at once on a cluster; otherwise all"
+    )
+    batch.add_argument("--slurm-account", metavar="NAME", help="that the jobs are charged to")
+    batch.add_argument("--slurm-partition", metavar="NAME", help="that the jobs run in")
+    batch.add_argument(
+        "--time-limit",
+        type=_duration_s,
+        metavar="TIME",
+        help="that each job asks of Slurm, such as '2 h'; otherwise by what is expected",
     )
     batch.set_defaults(command=_batch)
 
@@ -374,6 +423,16 @@ def _whole(least: int) -> Callable[[str], int]:
         return number
 
     return whole_number
+
+
+def _duration_s(text: str) -> float:
+    """The type of an argument that is a duration, in seconds."""
+    from testbed.units import duration_s
+
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f'"{text}" {error}') from error
 
 
 def _add_formats(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:

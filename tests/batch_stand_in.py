@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from test_cli import FakeMachine, StoppedClock, with_machine
 
-from testbed import cli
+from testbed import cli, runner
 from testbed.batch import carrying_out, job
 from testbed.errors import TestbedError
 from testbed.machines.watching import Cost
@@ -26,6 +26,8 @@ from testbed.setup.sources import SourceTarball
 
 STAND_IN = "STAND_IN"
 GOES_WELL, FAILS, FAILS_ONCE, IS_INVALID, IS_SLOW = "well", "fails", "once", "invalid", "slow"
+NEEDS_ANOTHER = "needs another"
+"""It ends well once another run was begun meanwhile: two need two places to run at."""
 SLOW_S = 600.0
 
 
@@ -60,8 +62,11 @@ class Machine(FakeMachine):
         behaviour = content["behaviour"].get(name, GOES_WELL)
         if behaviour == FAILS or (behaviour == FAILS_ONCE and first):
             raise TestbedError("the guest's kernel panicked\n  its last words")
-        if behaviour == IS_SLOW:
-            time.sleep(SLOW_S)
+        end_s = time.monotonic() + SLOW_S
+        while behaviour == IS_SLOW or (behaviour == NEEDS_ANOTHER and len(begun()) < 2):
+            if time.monotonic() > end_s:
+                raise TestbedError("nothing came for ten minutes")
+            time.sleep(0.1)
         machine = StoppedClock if behaviour == IS_INVALID else FakeMachine
         return machine.run(_kernel, _command, staging, **options)
 
@@ -75,11 +80,20 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     (own / "build" / "build.json").write_text(json.dumps(metadata))
     tarball = SourceTarball("tor", f"{tor}-1", "tor.tar", tor)
     monkeypatch.setattr(sources, "source_tarball", lambda *_arguments: tarball)
-    monkeypatch.setattr(carrying_out, "ensure_ready", lambda *_arguments: None)
+    monkeypatch.setattr(carrying_out, "ensure_ready", vars(runner)["ensure_ready"])
     monkeypatch.setattr(carrying_out, "JOB", (sys.executable, __file__))
 
 
+def never(*_arguments: object) -> None:
+    """Instead of the set-up where it has no place."""
+    raise TestbedError("the set-up was called by a job")
+
+
 if __name__ == "__main__":
-    put_in_place(pytest.MonkeyPatch())
+    monkeypatch = pytest.MonkeyPatch()
+    put_in_place(monkeypatch)
     words = sys.argv[1:]
-    sys.exit(cli.main(words) if words[0] == "batch" else job.main(Path(words[0])))
+    if words[0] == "batch":
+        sys.exit(cli.main(words))
+    monkeypatch.setattr(runner, "ensure_ready", never)
+    sys.exit(job.main(Path(words[0])))

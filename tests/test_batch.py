@@ -31,6 +31,9 @@ from testbed.machines.watching import Step
 from testbed.plan import make_plan
 from testbed.results import read_run
 from testbed.results.summary import Summary
+from testbed.runner import plan_need
+from testbed.setup.builds import Build
+from testbed.setup.ready import Ready
 from testbed.toml_file import PROJECT
 
 __all__ = ["folder"]  # a fixture
@@ -44,7 +47,7 @@ scenarios = ["./Mine.toml"]
 """
 ALL = ["vanilla 1", "pctls 1", "vanilla 2", "pctls 2"]
 MINE = Path("results/mine/Mine")
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @pytest.fixture
@@ -152,6 +155,11 @@ def test_bad_files(
         ("batch hydra --retries=-1", "argument --retries: -1 is below 0"),
         ("batch hydra --cores all", "argument --cores: invalid whole_number value: 'all'"),
         ("batch hydra --out Mine.toml", "Mine.toml"),
+        ("batch hydra --jobs 2", "--jobs is for --executor slurm: add that"),
+        ("batch hydra --slurm-account mine", "--slurm-account is for --executor slurm"),
+        ("batch hydra --executor slurm --cores 2", "--cores is for this machine: with"),
+        ("batch hydra --executor slurm --time-limit long", 'argument --time-limit: "long" '),
+        ("batch hydra --executor cloud", "argument --executor: invalid choice: 'cloud'"),
     ],
 )
 def test_bad_words(
@@ -196,6 +204,12 @@ def test_a_run_that_fails_is_tried_again_and_listed(
     before = len(begun())
     assert run_batch() == cli.VALID
     assert begun()[before:] == ["pctls 1"]
+
+
+def test_a_batch_without_any_run_has_failed(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    behave(dict.fromkeys(ALL, FAILS))
+    assert run_batch("--retries", "0") == cli.FAILED
+    assert "4 runs: 0 valid, 0 invalid, 4 failed" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("no_report")
@@ -271,6 +285,7 @@ def running_batch(*options: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, batch_stand_in.__file__, "batch", "./mine.toml", *options],
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # A shell's background jobs ignore it.
@@ -342,11 +357,11 @@ def test_two_at_once_on_one_directory(
 
 
 def test_the_display_on_a_terminal(tmp_path: Path) -> None:
-    wanted = []
+    wanted, built = [], Build(tmp_path)
     for seed in (1, 2, 3):
         plan = make_plan("NoDropping", "vanilla", seed=seed, duration=10)
         note = Note(tmp_path / "notes" / str(seed))
-        note.ask(plan, tmp_path / str(seed))
+        note.ask(plan, tmp_path / str(seed), Ready(built, {plan_need(plan): built}))
         wanted.append((Standing(plan, tmp_path / str(seed)), note))
     (_, done), (_, running), (_, failed) = wanted
     done.ended(valid=True)

@@ -1,4 +1,4 @@
-"""Many runs, carried out by Snakemake: which, what there is of them, how long they take, how far.
+"""Many runs, carried out by Snakemake: which, where, what there is of them, how long they take.
 
 One run is `testbed.runner`'s; what many say together is the analysis's.
 """
@@ -6,6 +6,15 @@ One run is `testbed.runner`'s; what many say together is the analysis's.
 from testbed.batch.batch_file import read_batch
 from testbed.batch.carrying_out import all_cores, carry_out
 from testbed.batch.estimate import Estimator, earlier_runs
+from testbed.batch.slurm import Slurm
 from testbed.batch.standing import look_up
 
-__all__ = ["Estimator", "all_cores", "carry_out", "earlier_runs", "look_up", "read_batch"]
+__all__ = [
+    "Estimator",
+    "Slurm",
+    "all_cores",
+    "carry_out",
+    "earlier_runs",
+    "look_up",
+    "read_batch",
+]

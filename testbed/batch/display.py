@@ -25,10 +25,13 @@ class Display:
         wanted: Sequence[tuple[Standing, Note]],
         estimator: Estimator,
         *,
-        at_once: int,
+        at_once: int | None,
         tries: int,
     ) -> None:
-        """For runs with their notes, so many at once, each tried so often."""
+        """For runs with their notes, each tried so often.
+
+        So many run at once; None: as many as there are just now.
+        """
         self._console = console
         self._wanted = wanted
         self._at_once = at_once
@@ -56,8 +59,8 @@ class Display:
         """The display is on the screen as long as this context lasts."""
         return self._bars
 
-    def update(self) -> None:
-        """Read the notes again, tell what has ended, show what runs."""
+    def update(self) -> bool:
+        """Read the notes again, tell what has ended, show what runs; whether all has ended."""
         steps: dict[Note, Step] = {}
         done = failed = 0
         for standing, note in self._wanted:
@@ -78,6 +81,7 @@ class Display:
             completed=done + failed,
             says=says if left_s is None else f"{says}, about {in_words(left_s)} left",
         )
+        return done + failed == len(self._wanted)
 
     def _tell(
         self, standing: Standing, note: Note, failures: Sequence[str], ended: bool | None
@@ -113,7 +117,10 @@ class Display:
             )
 
     def _left_s(self, steps: Mapping[Note, Step]) -> float | None:
-        """Until the last run ends; None while there is a run of which nothing is known."""
+        """Until the last run ends; None while nothing is known of one, or of how many at once."""
+        at_once = self._at_once or len(steps)
+        if not at_once:
+            return None
         left: list[float] = []
         for standing, note in self._wanted:
             if note.validity() is not None or len(note.failures()) >= self._tries:
@@ -123,7 +130,7 @@ class Display:
             step = steps.get(note)
             measured = step.done_s / step.of_s if step and step.of_s else 0.0
             left.append(self._expected[standing.folder] * (1 - measured))
-        return elapsed_s(left, self._at_once)
+        return elapsed_s(left, at_once)
 
 
 def in_words(seconds: float) -> str:

@@ -3,13 +3,15 @@
 What a folder holds is said in `testbed.batch.notes`; what a run is, by `testbed.runner`.
 """
 
+import os
+import socket
 import sys
 from pathlib import Path
 
 from rich.console import Console
 
 from testbed import runner
-from testbed.batch.notes import Note
+from testbed.batch.notes import ENDED_FROM_OUTSIDE, Note
 from testbed.batch.standing import stand
 from testbed.cli import FAILED, INTERRUPTED, VALID, end_on_signals
 from testbed.errors import TestbedError
@@ -22,22 +24,27 @@ def main(folder: Path) -> int:
     """
     end_on_signals()
     note = Note(folder)
-    note.began()
-    plan, destination = note.asked()
+    node = os.environ.get("SLURMD_NODENAME")
+    note.began(node or socket.gethostname())
+    plan, destination, ready = note.asked()
+    where = f"\n(on {node})" if node else ""
     try:
         # Its process may have been killed between the run's end and its note.
         run = stand(plan, destination).run
         if run is None:
-            summary = runner.carry_out(plan, destination, Console(stderr=True), note.step)
+            summary = runner.carry_out(
+                plan, destination, Console(stderr=True), note.step, ready=ready
+            )
         else:
             summary = run.summary
     except TestbedError as error:
-        note.failed(str(error))
+        note.failed(f"{error}{where}")
         return FAILED
     except KeyboardInterrupt:
+        note.failed(ENDED_FROM_OUTSIDE)
         return INTERRUPTED
     except Exception as error:
-        note.failed(f"{type(error).__name__}: {error}")
+        note.failed(f"{type(error).__name__}: {error}{where}")
         raise
     note.ended(valid=summary.valid)
     return VALID

@@ -10,10 +10,19 @@ from pathlib import Path
 
 from testbed.machines.watching import Step
 from testbed.plan import Plan
+from testbed.runner import plan_need
+from testbed.setup.builds import Build
+from testbed.setup.ready import Ready
 
 ENDED = "ended"
 """The file that Snakemake waits for."""
 BEGUN = "begun"
+"""The file that says on which node a run's last try began."""
+
+KILLED = "its process was killed"
+ENDED_FROM_OUTSIDE = "it was ended from outside"
+UNEXPLAINED = (KILLED, ENDED_FROM_OUTSIDE)
+"""Failures of which the run itself knows no reason."""
 
 
 class Note:
@@ -22,22 +31,32 @@ class Note:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def ask(self, plan: Plan, destination: Path) -> None:
-        """Write down what is to be run, and where its results go."""
+    def ask(self, plan: Plan, destination: Path, ready: Ready) -> None:
+        """Write down what is to be run, with which builds, and where its results go.
+
+        A node's compiler may be another one, so that it would look for other builds.
+        """
         self.folder.mkdir(parents=True)
-        asked = {"plan": plan.model_dump(mode="json"), "destination": str(destination.absolute())}
+        asked = {
+            "plan": plan.model_dump(mode="json"),
+            "destination": str(destination.absolute()),
+            "kernel": str(ready.kernel.folder),
+            "tor": str(ready.tors[plan_need(plan)].folder),
+        }
         (self.folder / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
 
-    def asked(self) -> tuple[Plan, Path]:
+    def asked(self) -> tuple[Plan, Path, Ready]:
         """What `ask` wrote."""
         asked = json.loads((self.folder / "asked.json").read_text(encoding="utf-8"))
-        return Plan.model_validate(asked["plan"]), Path(asked["destination"])
+        plan = Plan.model_validate(asked["plan"])
+        tors = {plan_need(plan): Build(Path(asked["tor"]))}
+        return plan, Path(asked["destination"]), Ready(Build(Path(asked["kernel"])), tors)
 
-    def began(self) -> None:
+    def began(self, node: str) -> None:
         """Write down that a try is under way; if one was, that it must have been killed."""
         if (self.folder / "step.json").exists():
-            self.failed("its process was killed")
-        self._write(BEGUN, "")
+            self.failed(KILLED)
+        self._write(BEGUN, f"{node}\n")
         self.step(Step(0.0, "starting", 0.0, 0.0))
 
     def step(self, step: Step) -> None:
@@ -59,7 +78,7 @@ class Note:
             return None
         try:
             return Step(**json.loads((self.folder / "step.json").read_text(encoding="utf-8")))
-        except FileNotFoundError:  # it failed meanwhile
+        except OSError:  # it failed meanwhile, or on NFS: there is a newer one
             return None
 
     def failures(self) -> list[str]:
