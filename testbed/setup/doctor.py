@@ -148,9 +148,11 @@ def _host_machine(parts: list[Finding]) -> Finding:
     lacking = [part.name for part in parts if part.name in needed and not part.well]
     if lacking:
         return Finding("host machine", False, f"does not work: see {', '.join(lacking)}")
-    if os.geteuid() != 0:
-        return Finding("host machine", False, "needs root: `sudo ./run.py ... --machine host`")
-    if reason := host_kernel.refusal():
+    called = "`sudo ./run.py ... --machine host`"
+    reason = host_kernel.refusal()
+    if os.geteuid() != 0 and host_kernel.NAMESPACES in reason:
+        return Finding("host machine", False, f"needs root, which alone can try it: {called}")
+    if reason:
         text = f"this host's kernel has {reason}: use --machine virtual"
         return Finding("host machine", False, text)
-    return Finding("host machine", True, "works (--machine host: real time, this host's kernel)")
+    return Finding("host machine", True, f"works ({called}: real time, this host's kernel)")

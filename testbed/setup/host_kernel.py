@@ -3,12 +3,16 @@
 How a run takes place on it is `machines.host`'s. Standard library only.
 """
 
+import os
 import subprocess
 from collections.abc import Iterable
 
 IN_NAMESPACES = ("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--net")
 """What makes a program the first of its own process, mount and network namespaces: when it ends,
 so do all others in them, and their interfaces and mounts are gone."""
+
+NAMESPACES = "network namespaces"
+"""What is lacking where not even the first trial could begin."""
 
 TRIALS = {
     "veth": "ip link add trial0 type veth peer name trial1",
@@ -25,7 +29,8 @@ TRIALS = {
 def refusal(congestion_controls: Iterable[str] = ()) -> str:
     """Return what this host's kernel lacks, with its own words, or "" if it lacks nothing.
 
-    Needs root. The kernel may load modules for it, as it would for a run.
+    Needs no root where the kernel lets users make namespaces. It may load modules for it, as it
+    would for a run.
 
     Args:
         congestion_controls: those that the nodes are to have.
@@ -40,14 +45,18 @@ def refusal(congestion_controls: Iterable[str] = ()) -> str:
     script = "\n".join(
         f"{{ {trial}; }} || {{ echo '{what}'; exit 1; }}" for what, trial in trials.items()
     )
+    as_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     try:
         answer = subprocess.run(
-            [*IN_NAMESPACES, "sh", "-c", script], capture_output=True, text=True, check=False
+            [*IN_NAMESPACES, *as_root, "sh", "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except OSError as error:
         return f"no {IN_NAMESPACES[0]} ({error.strerror})"
     if answer.returncode == 0:
         return ""
-    lacking = answer.stdout.strip() or "network namespaces"
+    lacking = answer.stdout.strip() or NAMESPACES
     told = answer.stderr.strip().splitlines() or ["no reason given"]
     return f"no {lacking} ({told[0]})"

@@ -8,7 +8,7 @@ import itertools
 import os
 import pwd
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from testbed.setup import packages, steps
@@ -62,4 +62,6 @@ def left_to_user(destination: Path) -> Iterator[None]:
             evidence = first_new.parent.glob(f"{glob.escape(first_new.name)}.failed-*")
             for path in (first_new, *evidence):
                 for each in (path, *path.rglob("*")) if path.exists() else ():
-                    os.chown(each, user_number, group_number, follow_symlinks=False)
+                    # A shared folder's files may be one user's of another machine, whoever writes.
+                    with suppress(PermissionError):
+                        os.chown(each, user_number, group_number, follow_symlinks=False)

@@ -1,0 +1,292 @@
+"""The Vagrant machine without a hypervisor: its Vagrantfile, and its provisioning in a bare Debian.
+
+Whether its kernel carries the lab only a machine that boots can show: docs/vagrant.md.
+"""
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from testbed.results import read_run
+from testbed.setup import doctor, host_kernel, privileges, sources
+from testbed.toml_file import PROJECT
+
+PROVISION = "/vagrant/testbed/setup/provision.sh"
+VALIDATES = "Vagrantfile validated successfully."
+
+LEAST_FREE_BYTES = 8_000_000_000
+SETUP_CPU_S = 1200
+"""Ten minutes on two cores."""
+REFUSED_CPU_S = 20
+USER = 1000
+RUN = "./run.py scenario SharedDropping --variant pctls --duration '4 s'"
+
+
+# The Vagrantfile.
+
+
+@pytest.fixture
+def vagrant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with our Vagrantfile, and a PATH on which VirtualBox and nfsd seem to be there.
+
+    Vagrant asks for them before it judges a file. It leaves nothing outside the folder.
+    """
+    if shutil.which("vagrant") is None:
+        pytest.skip("Vagrant is not here: apt-get install --no-install-recommends vagrant")
+    for name, says in {"VBoxManage": "7.0.10r158379", "modinfo": "nfsd"}.items():
+        stand_in = tmp_path / "bin" / name
+        stand_in.parent.mkdir(exist_ok=True)
+        stand_in.write_text(f"#!/bin/sh\necho {says}\n")
+        stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("VAGRANT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("VAGRANT_CHECKPOINT_DISABLE", "1")
+    project = tmp_path / "project"
+    project.mkdir()
+    shutil.copy(PROJECT / "Vagrantfile", project)
+    return project
+
+
+def told_by_vagrant(project: Path, *arguments: str) -> str:
+    answer = subprocess.run(
+        ["vagrant", *arguments], cwd=project, capture_output=True, text=True, check=False
+    )
+    return answer.stdout + answer.stderr
+
+
+def change(vagrantfile: Path, right: str, wrong: str) -> None:
+    text = vagrantfile.read_text()
+    assert right in text
+    vagrantfile.write_text(text.replace(right, wrong))
+
+
+@pytest.mark.parametrize("provider", ["libvirt", "virtualbox"])
+def test_vagrant_takes_the_file(
+    vagrant: Path, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And would not, were a setting's name wrong."""
+    monkeypatch.setenv("VAGRANT_DEFAULT_PROVIDER", provider)
+    told = told_by_vagrant(vagrant, "validate")
+    if "provider 'libvirt' could not be found" in told:
+        pytest.skip("no plugin: apt-get install --no-install-recommends vagrant-libvirt")
+    assert VALIDATES in told
+    change(vagrant / "Vagrantfile", f"{provider}.memory", f"{provider}.memories")
+    assert "settings shouldn't exist: memories" in told_by_vagrant(vagrant, "validate")
+
+
+def test_vagrant_takes_what_is_no_providers(vagrant: Path) -> None:
+    assert VALIDATES in told_by_vagrant(vagrant, "validate", "--ignore-provider")
+    change(vagrant / "Vagrantfile", 'provision "shell"', 'provision "shall"')
+    told = told_by_vagrant(vagrant, "validate", "--ignore-provider")
+    assert "'shall' provisioner could not be found" in told
+
+
+def test_its_provisioning_is_the_script_that_is_tried_here() -> None:
+    assert f'"shell", inline: "{PROVISION}"' in (PROJECT / "Vagrantfile").read_text()
+    assert os.access(PROJECT / Path(PROVISION).relative_to("/vagrant"), os.X_OK)
+
+
+# What its shared folder and its doctor ask of the rest.
+
+
+def test_a_shared_folder_may_know_one_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS refuses to give a file away; the run in it is a good one all the same."""
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setenv("SUDO_UID", "1000")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", refuse)
+    with privileges.left_to_user(tmp_path / "results-host" / "seed-1"):
+        (tmp_path / "results-host" / "seed-1").mkdir(parents=True)
+
+
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_doctor_tries_the_kernel_without_root() -> None:
+    """Under sudo it is the user's doctor, and must find what root would."""
+    namespaces = ("unshare", "--user", "--map-root-user", "--net", "true")
+    if subprocess.run([*NOBODY, *namespaces], capture_output=True, check=False).returncode != 0:
+        pytest.skip("users may not make namespaces here")
+    program = Path(host_kernel.__file__).read_text() + "\nprint(refusal(), end='')"
+    told = subprocess.run(
+        [*NOBODY, "/usr/bin/python3", "-"],
+        cwd="/",
+        input=program,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == host_kernel.refusal()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        ("", "works (`sudo ./run.py ... --machine host`"),
+        ("no netem (unknown)", "this host's kernel has no netem (unknown): use --machine virtual"),
+        ("no network namespaces (not permitted)", "needs root, which alone can try it"),
+    ],
+)
+def test_what_doctor_tells_a_user(refusal: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_kernel, "refusal", lambda: refusal)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    found = doctor._host_machine([])
+    assert (found.well, found.text.startswith(told)) == (not refusal, True)
+
+
+# Its provisioning, in a Debian with nothing but apt.
+
+# A root that is no mount of its own can't be a private one, as the host machine's has to be.
+ENTER = """set -e
+mount --bind "$ROOT" "$ROOT"
+mount --rbind /dev "$ROOT/dev"
+mount -t proc proc "$ROOT/proc"
+exec chroot "$ROOT" runuser -u vagrant -- sh -c "cd /vagrant && $COMMAND"
+"""
+
+
+class Ended(NamedTuple):
+    """A command that has ended: what it printed, and what it took."""
+
+    printed: str
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass
+class BareDebian:
+    """A Debian's root folder. Its user `vagrant` may use sudo, as in Vagrant's boxes."""
+
+    root: Path
+    release: str
+    spent: list[str] = field(default_factory=list)
+
+    def run(self, command: str, *, inside: bool = True, status: int = 0) -> Ended:
+        """Run a shell's command in it as its user, or outside as root.
+
+        Mounts are in a namespace of the command's own, and are gone with it, as are its processes.
+        """
+        script = ENTER if inside else command
+        namespaces = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+        start_s, start = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        answer = subprocess.run(
+            [*namespaces, "sh", "-c", script],
+            env=machine_environment() | {"ROOT": str(self.root), "COMMAND": command},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+        ended = Ended(answer.stdout, time.monotonic() - start_s, cpu_s)
+        self.spent.append(f"{ended.wall_s:.0f} s, {ended.cpu_s:.0f} CPU s: {command}")
+        assert answer.returncode == status, f"{command}\n{answer.stdout}"
+        return ended
+
+
+def machine_environment() -> dict[str, str]:
+    """What a program in another root must know to reach what this machine reaches."""
+    network = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("PIP_") or name.lower().endswith("_proxy")
+    }
+    return network | {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+@pytest.fixture(params=["bookworm", "trixie"])
+def bare_debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BareDebian]:
+    if "long" not in request.config.option.markexpr:
+        pytest.skip("ten minutes and 6 GB: ./run.py test -- -n0 -rP -m long tests/test_vagrant.py")
+    if os.geteuid() != 0:
+        pytest.skip("needs root, for another root folder")
+    if shutil.which("debootstrap") is None:
+        pytest.skip("no debootstrap: apt-get install --no-install-recommends debootstrap")
+    if shutil.disk_usage(tmp_path).free < LEAST_FREE_BYTES:
+        pytest.skip(f"{tmp_path}: needs {LEAST_FREE_BYTES / 1e9:.0f} GB")
+    debian = BareDebian(tmp_path / "root", request.param)
+    try:
+        make(debian)
+        yield debian
+    finally:
+        print(debian.release, *debian.spent, sep="\n")
+        assert str(debian.root) not in Path("/proc/self/mounts").read_text()
+        shutil.rmtree(debian.root, ignore_errors=True)
+
+
+def make(debian: BareDebian) -> None:
+    """Make the root, with a user, this project, and the way to the network that this machine has.
+
+    All of the project that is not ignored, committed or not.
+    """
+    archive, root = sources.machine_archive(), debian.root
+    options = f"--variant=minbase --include=sudo --keyring={archive.keyring}"
+    debian.run(f"debootstrap {options} {debian.release} {root} {archive.address}", inside=False)
+    for path in (Path("/etc/resolv.conf"), Path("/etc/hosts"), Path("/etc/pip.conf")):
+        if path.exists():
+            shutil.copy(path, root / path.relative_to("/"))
+    authorities = Path("/usr/local/share/ca-certificates")
+    if authorities.exists():
+        shutil.copytree(authorities, root / authorities.relative_to("/"), dirs_exist_ok=True)
+    proxies = subprocess.run(["apt-config", "dump", "Acquire"], capture_output=True, check=True)
+    (root / "etc/apt/apt.conf.d/90machine").write_bytes(proxies.stdout)
+
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listed, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, files.split("\0")):
+        if (PROJECT / name).exists():
+            (root / "vagrant" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(PROJECT / name, root / "vagrant" / name)
+    add_user = f"useradd --root {root} --create-home --shell /bin/bash vagrant"
+    debian.run(f"{add_user} && chown -R {USER}:{USER} {root}/vagrant", inside=False)
+    (root / "etc/sudoers.d/vagrant").write_text("vagrant ALL=(ALL) NOPASSWD:ALL\n")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5400)
+def test_provisioning_from_nothing(bare_debian: BareDebian) -> None:
+    # As Vagrant calls it.
+    provisioning = f"sudo -E -H bash -l {PROVISION}"
+    first = bare_debian.run(provisioning)
+    assert first.cpu_s < SETUP_CPU_S
+    assert doctor_says("virtual machine", first.printed) == "yes"
+    refusal = host_kernel.refusal()
+    assert doctor_says("host machine", first.printed) == ("no" if refusal else "yes")
+
+    again = bare_debian.run(provisioning).printed
+    assert "Building" not in again
+    assert "Installing" not in again
+
+    bare_debian.run(RUN)
+    run = bare_debian.root / "vagrant/results/SharedDropping/pctls/seed-1"
+    assert read_run(run).summary.valid
+    assert run.stat().st_uid == USER
+
+    on_host = bare_debian.run(f"sudo {RUN} --machine host", status=2 if refusal else 0)
+    assert "Building" not in on_host.printed
+    if refusal:
+        assert f"this host's kernel has {refusal}" in on_host.printed
+        assert on_host.cpu_s < REFUSED_CPU_S
+
+
+def doctor_says(name: str, printed: str) -> str:
+    """Its word on a machine: yes or no."""
+    (word,) = re.findall(rf"^ *(yes|no) +{name} ", printed, re.MULTILINE)
+    return str(word)
