@@ -232,12 +232,13 @@ def test_what_a_job_asks_for_and_what_slurm_says_of_its_end(
     behave({"pctls 1": IS_SLOW})
     monkeypatch.setenv("SBATCH_CONSTRAINT", "second")
     options = ["--retries", "1", "--time-limit", "2 h", "--slurm-partition", "lab"]
+    options += ["--slurm-account", "project"]
     with running_batch(*ON_SLURM, *options) as process:
         for tries, limit in ((1, "2:00:00"), (2, "4:00:00")):
             wait_for(partial(has_begun, tries), f"try {tries}")
-            (job,) = [job for job in jobs("%i %N %P %C %m %l") if "n2" in job]
+            (job,) = [job for job in jobs("%i %N %P %a %C %m %l") if "n2" in job]
             number, *asked_for = job.split()
-            assert asked_for == ["n2", "lab", "1", f"{MEMORY_MB}M", limit]
+            assert asked_for == ["n2", "lab", "project", "1", f"{MEMORY_MB}M", limit]
             asked("scancel", number)
         told, messages = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == cli.FAILED
@@ -246,6 +247,16 @@ def test_what_a_job_asks_for_and_what_slurm_says_of_its_end(
     assert re.search(r"  slurmstepd.* ON n2 CANCELLED", told)
     assert f"(from results/mine/.batch/slurm/rule_run1/{number}.log)" in told
     assert left_by_runs() == []
+
+
+@pytest.mark.usefixtures("slurm", "no_report")
+def test_a_job_that_slurm_does_not_take(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed("[1, 2]", "[1]")
+    assert run_batch(*ON_SLURM, "--retries", "0", "--slurm-partition", "nowhere") == cli.FAILED
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first == "run.py: Snakemake ended with status 1"
+    assert second == "  sbatch: error: invalid partition specified: nowhere"
+    assert begun() == []
 
 
 @pytest.mark.usefixtures("slurm", "no_report")

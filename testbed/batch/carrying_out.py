@@ -258,7 +258,8 @@ def _snakemake(
             _end(process, grace_s)
     if process.returncode != 0 and not any(state.glob(f"notes/*/{BEGUN}")):
         ended = f"Snakemake ended with status {process.returncode}"
-        raise TestbedError("\n".join([ended, steps.tail(log), *slurm.last_words(state)]))
+        why = [*slurm.refusals(log), *slurm.last_words(state)] or [steps.tail(log)]
+        raise TestbedError("\n".join([ended, *why]))
 
 
 def _caches() -> dict[str, str]:

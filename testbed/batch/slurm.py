@@ -6,6 +6,7 @@ What a job does is the same as on one machine: `testbed.batch.job`.
 import getpass
 import hashlib
 import math
+import re
 import subprocess
 import time
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ FILES_MAY_TAKE_S = 60
 ENDING_S = 90.0
 """Slurm gives a job that is cancelled half a minute (KillWait), and the node cleans up."""
 LOOK_INTERVAL_S = 1.0
+
+_REFUSAL = re.compile(r"sbatch: error: .*|Job submission failed with exception: .*")
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,12 @@ def last_words(state: Path, run: str = "*") -> list[str]:
     lines = logs[-1].read_text(encoding="utf-8", errors="replace").splitlines()
     said = [f"  {line}" for line in lines if line.startswith(("slurmstepd", "srun: error"))]
     return [*said, f"  (from {logs[-1]})"]
+
+
+def refusals(snakemake_log: Path) -> list[str]:
+    """Why Slurm, or Snakemake's plugin before it, took no job; each reason once."""
+    text = snakemake_log.read_text(encoding="utf-8", errors="replace")
+    return [f"  {reason}" for reason in dict.fromkeys(_REFUSAL.findall(text))]
 
 
 def _name(directory: Path) -> str:
