@@ -20,7 +20,7 @@ from testbed.toml_file import PROJECT
 
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md")])
 EXAMPLES = PROJECT / "docs" / "examples"
-LOOP_VARIABLES = {"scenario": "NoDropping", "variant": "vanilla", "seed": "1"}
+LOOP_VARIABLES = {"scenario": "NoDropping", "variant": "vanilla", "seed": "1", "packets": "1000"}
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FIRST_COMMENT = re.compile(r"# (\S+\.toml)\n")
@@ -90,6 +90,7 @@ def test_shown_commands_are_understood(
 ) -> None:
     for name, text in toml_blocks():
         (tmp_path / name).write_text(text, encoding="utf-8")
+    shutil.copy(PROJECT / "scenarios" / "Two.toml", tmp_path / "Two-1000.toml")  # made by sed there
     (tmp_path / "docs").symlink_to(PROJECT / "docs")
     monkeypatch.chdir(tmp_path)
     words = shlex.split(Template(line).substitute(LOOP_VARIABLES), comments=True)

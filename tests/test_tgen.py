@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import networkx
@@ -36,9 +35,6 @@ from testbed.traffic.tgen_log import Transfer, read_heartbeats, read_transfers
 LOOPBACK = "127.0.0.1"
 # Real seconds that anything here may take before it counts as hung.
 PATIENCE_S = 30
-# How much later than due something may happen on a busy host. To the millisecond it is tested in
-# virtual time: test_model_timing.
-LATE_S = 1.0
 
 # Every field of a line about a stream, in upstream's order (tgen-stream.c, tgen-transport.c).
 PEER = r"[^,:]+:\d+\.\d+\.\d+\.\d+:\d+"
@@ -428,8 +424,7 @@ def test_heartbeats_count_bytes_and_streams(tmp_path: Path) -> None:
         ends(log)[0]["total_received"]
     )
     gaps_s = [b.time_s - a.time_s for a, b in pairwise(heartbeats)]
-    # Of each single one a busy host may make anything.
-    assert median(gaps_s) == pytest.approx(0.1, abs=0.05)
+    assert gaps_s == pytest.approx([0.1] * len(gaps_s), abs=0.05)
     assert re.search(
         r"\[driver-heartbeat\] \[bytes-read=\d+,bytes-written=\d+,streams-created=1,"
         r"streams-succeeded=1,flows-created=1,flows-succeeded=1,total-streams-created=1,"
@@ -617,7 +612,7 @@ def test_pauses_of_a_list_and_a_barrier(tmp_path: Path) -> None:
     for pair in (transfers[0:2], transfers[2:4], transfers[4:6]):
         assert pair[1].start_s - pair[0].start_s < 0.1
     gap_s = transfers[2].start_s - max(t.start_s + (t.last_byte_s or 0) for t in transfers[:2])
-    assert 0.2 <= gap_s < 0.2 + LATE_S
+    assert 0.2 <= gap_s < 0.4
 
 
 def test_weighted_edges_take_one_way(tmp_path: Path) -> None:
@@ -704,7 +699,7 @@ def test_end_by_time_and_start_delay(tmp_path: Path) -> None:
     log = run_client(config)
     assert time.monotonic() - begin_s >= 0.45
     passed = re.search(r"because of (\d+) microseconds passed", log.read_text())
-    assert passed and 250_000 <= int(passed[1]) < 250_000 + LATE_S * 1e6
+    assert passed and 250_000 <= int(passed[1]) < 300_000
 
 
 # --- bad input --------------------------------------------------------------------------------
