@@ -183,10 +183,10 @@ def commands(runs: Sequence[Run], directory: Path) -> list[str]:
     # Runs of several commits, or of none that is known, have no one place to be repeated in.
     checkout = [f"git checkout {commit}" for commit in commits if commit and len(commits) == 1]
     report = shlex.join(["./run.py", "report", str(directory)])
-    return [*checkout, *(command(run.plan) for run in runs), report]
+    return [*checkout, *(command(run.plan, run.summary.machine) for run in runs), report]
 
 
-def command(plan: Plan) -> str:
+def command(plan: Plan, machine: str = "virtual") -> str:
     """What makes a run of this plan; of a file of the user's own, the name without its folder."""
     words = ["./run.py", "scenario", _name_or_file(plan.scenario, SCENARIOS)]
     words += ["--variant", _name_or_file(plan.variant, TOR_CONFIGS)]
@@ -195,6 +195,8 @@ def command(plan: Plan) -> str:
     words += ["--duration", f"{plan.duration_s:g}", "--seed", str(plan.seed)]
     if plan.tgen is not None:
         words += ["--tgen", plan.tgen.path]
+    if machine != "virtual":
+        words += ["--machine", machine]
     return shlex.join(words)
 
 

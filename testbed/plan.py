@@ -282,13 +282,16 @@ def check_output(path: Path) -> None:
     """Refuse a directory for results that is there already or can't come to be.
 
     Raises:
-        InputError: the path exists, or something on the way to it is no directory.
+        InputError: the path exists, or something on the way to it is no directory, or none that
+            may be written to.
     """
     if path.exists() or path.is_symlink():
         raise InputError(f"the output {path} exists: give another --out, or remove it")
     there = next(parent for parent in path.absolute().parents if parent.exists())
     if not there.is_dir():
         raise InputError(f"the output {path} can't be made: {there} is not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"the output {path} can't be made: {there} can't be written to")
 
 
 def _check_seed(seed: object) -> None:

@@ -1,6 +1,7 @@
 """The plan: resolved numbers, what its key depends on, and every way in which it can't be made."""
 
 import ipaddress
+import os
 from pathlib import Path
 
 import pytest
@@ -244,6 +245,17 @@ def test_check_output(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is not a directory"):
         check_output(tmp_path / "file" / "run")
+
+
+def test_check_output_in_a_folder_that_is_not_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write everywhere, and so the answer is a stand-in's."""
+    asked = []
+    monkeypatch.setattr(os, "access", lambda path, mode: asked.append((path, mode)))
+    with pytest.raises(InputError, match=f"run can't be made: {tmp_path} can't be written to"):
+        check_output(tmp_path / "new" / "run")
+    assert asked == [(tmp_path, os.W_OK | os.X_OK)]
 
 
 @pytest.mark.parametrize("name", topology_names())

@@ -237,6 +237,10 @@ def test_a_file_of_the_users_own_is_named_as_a_file() -> None:
     )
 
 
+def test_a_run_of_the_host_machine_is_repeated_there() -> None:
+    assert provenance.command(make_plan("One", "vanilla"), "host").endswith(" --machine host")
+
+
 # The command.
 
 

@@ -1,6 +1,6 @@
 """The bundled traffic generator, end to end over loopback: both ends, proxy, errors, log lines.
 
-The models' own definitions are tested in test_traffic_models.
+The models' own definitions are tested in test_traffic_models, times in test_tgen_times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,13 @@ import networkx
 import pytest
 
 from testbed.errors import InputError, TestbedError
-from testbed.traffic.models import write_client, write_server
+from testbed.traffic.models import write_server
 from testbed.traffic.tgen.action_graph import read_action_graph
 from testbed.traffic.tgen.command import WORD, parse_command, parse_response
 from testbed.traffic.tgen.markov import END, INTERNAL_PACKET_MODEL, MarkovModel, internal_model
 from testbed.traffic.tgen.options import parse_bytes, parse_peers, parse_time_us
 from testbed.traffic.tgen.payload import PayloadDigest
-from testbed.traffic.tgen_log import Transfer, read_heartbeats, read_transfers
+from testbed.traffic.tgen_log import Transfer, read_transfers
 
 LOOPBACK = "127.0.0.1"
 # Real seconds that anything here may take before it counts as hung.
@@ -310,19 +309,6 @@ def test_read_transfers(tmp_path: Path) -> None:
     assert read_transfers(server_log, "server") == []
 
 
-def test_bulk_repeats_at_once(tmp_path: Path) -> None:
-    port = free_port()
-    config = write_client(tmp_path, "c1", "bulk", server=(LOOPBACK, port), socks_proxy=None, seed=1)
-    with server(tmp_path, port), running(config) as (_, log):
-        wait_for(log, "[stream-success]", 10)
-    transfers = read_transfers(log, "c1")
-    assert len(transfers) >= 10
-    assert {transfer.bytes_received for transfer in transfers} == {5_000_000}
-    for before, after in pairwise(transfers):
-        assert before.last_byte_s is not None
-        assert 0 <= after.start_s - (before.start_s + before.last_byte_s) < 0.05
-
-
 @pytest.mark.parametrize(("send", "receive"), [("3 mb", "0"), ("1 mb", "2 mb"), ("1", "1")])
 def test_upload_and_both_ways(tmp_path: Path, send: str, receive: str) -> None:
     port = free_port()
@@ -407,32 +393,6 @@ def test_status_lines_at_info(tmp_path: Path) -> None:
     assert progress == sorted(set(progress))
 
 
-def test_heartbeats_count_bytes_and_streams(tmp_path: Path) -> None:
-    port = free_port()
-    nodes = {
-        "start": {"peers": f"{LOOPBACK}:{port}", "heartbeat": "100 ms"},
-        "stream": {"sendsize": "0", "recvsize": "1 mb"},
-        "pause": {"time": "350 ms"},
-        "end": {"count": "1"},
-    }
-    edges = (("start", "stream"), ("stream", "pause"), ("pause", "end"))
-    with server(tmp_path, port):
-        log = run_client(write_graph(tmp_path / "client.graphml", nodes, *edges))
-    heartbeats = read_heartbeats(log, "c1")
-    assert len(heartbeats) >= 3
-    assert sum(heartbeat.bytes_received for heartbeat in heartbeats) == int(
-        ends(log)[0]["total_received"]
-    )
-    gaps_s = [b.time_s - a.time_s for a, b in pairwise(heartbeats)]
-    assert gaps_s == pytest.approx([0.1] * len(gaps_s), abs=0.05)
-    assert re.search(
-        r"\[driver-heartbeat\] \[bytes-read=\d+,bytes-written=\d+,streams-created=1,"
-        r"streams-succeeded=1,flows-created=1,flows-succeeded=1,total-streams-created=1,"
-        r"total-streams-succeeded=1,total-flows-created=1,total-flows-succeeded=1\]",
-        log.read_text(),
-    )
-
-
 # --- transfers that fail ----------------------------------------------------------------------
 
 
@@ -459,57 +419,6 @@ def silent_server(answer: bytes = b"", close: bool = False) -> Iterator[int]:
 
 
 RESPONSE = WORD + b" PROTOCOL_VERSION=1.0 HOSTNAME=silent CODE=NONE\n"
-
-
-@pytest.mark.parametrize(
-    ("stallout", "timeout", "error"), [("300 ms", "0", "STALLOUT"), ("0", "300 ms", "TIMEOUT")]
-)
-def test_stallout_and_timeout(tmp_path: Path, stallout: str, timeout: str, error: str) -> None:
-    with silent_server(RESPONSE + b"t" * 1000) as port:
-        config = one_stream(
-            tmp_path, port, sendsize="0", recvsize="5 mb", stallout=stallout, timeout=timeout
-        )
-        log = run_client(config)
-    (line,) = ends(log)
-    assert line["what"] == "stream-error"
-    assert line["error"] == error
-    assert line["peer_name"] == "silent"
-    assert line["payload_received"] == "1000"
-    assert line["progress_received"] == "0.02%"
-    assert line["receive_state"] == "RECV_PAYLOAD"
-    assert int(line["first_byte_recv"]) <= int(line["last_byte_recv"])
-    assert line["checksum_recv"] == "-1"
-    # The stall's origin is known to one tick of the coarse clock.
-    assert 0.28 < (int(line["now"]) - int(line["created"])) / 1e6 < 0.6
-    (transfer,) = read_transfers(log, "c1")
-    assert (transfer.ok, transfer.error, transfer.bytes_received) == (False, error, 1000)
-
-
-def test_a_slow_stream_is_no_stalled_one(tmp_path: Path) -> None:
-    """Less than one wake-up's worth arrives in each stall-out, yet it is progress."""
-    with socket.create_server((LOOPBACK, 0)) as listener:
-
-        def serve() -> None:
-            with listener.accept()[0] as sock:
-                sock.recv(65536)
-                sock.sendall(RESPONSE)
-                for _ in range(20):
-                    sock.sendall(b"t" * 50)
-                    time.sleep(0.05)
-                digest = PayloadDigest()
-                digest.update(memoryview(b"t" * 1000))
-                sock.sendall(f"MD5 {digest.hexdigest()}\n".encode())
-                sock.recv(1)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        port = listener.getsockname()[1]
-        config = one_stream(tmp_path, port, sendsize="0", recvsize="1000", stallout="300 ms")
-        (transfer,) = read_transfers(run_client(config), "c1")
-        thread.join()
-    assert transfer.ok
-    assert transfer.first_byte_s is not None and transfer.first_byte_s < 0.2
-    assert transfer.last_byte_s is not None and transfer.last_byte_s > 0.9
 
 
 @pytest.mark.parametrize(
@@ -585,36 +494,6 @@ def test_sigterm_in_mid_transfer_reports_nothing(tmp_path: Path) -> None:
 # --- the action graph -------------------------------------------------------------------------
 
 
-def test_pauses_of_a_list_and_a_barrier(tmp_path: Path) -> None:
-    """Two streams in parallel meet at the barrier, then comes a pause of one of two times."""
-    port = free_port()
-    nodes = {
-        "start": {"peers": f"{LOOPBACK}:{port}"},
-        "stream1": {"sendsize": "0", "recvsize": "1 mb"},
-        "stream2": {"sendsize": "0", "recvsize": "1 kb"},
-        "pause_barrier": {},
-        "pause": {"time": "200 ms,300 ms"},
-        "end": {"count": "6"},
-    }
-    edges = [
-        ("start", "stream1"),
-        ("start", "stream2"),
-        ("stream1", "pause_barrier"),
-        ("stream2", "pause_barrier"),
-        ("pause_barrier", "pause"),
-        ("pause", "end"),
-        ("end", "start"),
-    ]
-    with server(tmp_path, port):
-        log = run_client(write_graph(tmp_path / "client.graphml", nodes, *edges))
-    transfers = sorted(read_transfers(log, "c1"), key=lambda transfer: transfer.stream_id)
-    assert len(transfers) == 6
-    for pair in (transfers[0:2], transfers[2:4], transfers[4:6]):
-        assert pair[1].start_s - pair[0].start_s < 0.1
-    gap_s = transfers[2].start_s - max(t.start_s + (t.last_byte_s or 0) for t in transfers[:2])
-    assert 0.2 <= gap_s < 0.4
-
-
 def test_weighted_edges_take_one_way(tmp_path: Path) -> None:
     port = free_port()
     nodes = {
@@ -661,45 +540,6 @@ def markov_of(count: int, path: Path) -> Path:
         )
     networkx.write_graphml(graph, path)
     return path
-
-
-@pytest.mark.parametrize(("kind", "streams"), [("flow", 3), ("traffic", 6)])
-def test_flow_and_traffic(tmp_path: Path, kind: str, streams: int) -> None:
-    port = free_port()
-    options = {"streammodelpath": str(markov_of(3, tmp_path / "streams.graphml"))}
-    if kind == "traffic":
-        options["flowmodelpath"] = str(markov_of(2, tmp_path / "flows.graphml"))
-    nodes = {
-        "start": {"peers": f"{LOOPBACK}:{port}", "sendsize": "0", "recvsize": "1 kb"},
-        kind: options,
-        "end": {"count": "1"},
-    }
-    edges = (("start", kind), (kind, "end"))
-    with server(tmp_path, port):
-        log = run_client(write_graph(tmp_path / "client.graphml", nodes, *edges))
-    transfers = read_transfers(log, "c1")
-    assert len(transfers) == streams
-    assert all(transfer.ok for transfer in transfers)
-    if kind == "flow":
-        starts_s = [transfer.start_s for transfer in transfers]
-        gaps_s = [b - a for a, b in pairwise(starts_s)]
-        assert gaps_s == pytest.approx([0.02, 0.02], abs=0.015)
-
-
-def test_end_by_time_and_start_delay(tmp_path: Path) -> None:
-    port = free_port()
-    nodes = {
-        "start": {"peers": f"{LOOPBACK}:{port}", "time": "200 ms"},
-        "pause": {"time": "50 ms"},
-        "end": {"time": "240 ms"},
-    }
-    edges = (("start", "pause"), ("pause", "end"), ("end", "start"))
-    config = write_graph(tmp_path / "client.graphml", nodes, *edges)
-    begin_s = time.monotonic()
-    log = run_client(config)
-    assert time.monotonic() - begin_s >= 0.45
-    passed = re.search(r"because of (\d+) microseconds passed", log.read_text())
-    assert passed and 250_000 <= int(passed[1]) < 300_000
 
 
 # --- bad input --------------------------------------------------------------------------------

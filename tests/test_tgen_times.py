@@ -1,0 +1,25 @@
+"""`timed_tgen` in virtual time."""
+
+import re
+from pathlib import Path
+
+import pytest
+from machine import run_inside
+
+PROGRAM = """
+import os, subprocess, sys
+from pathlib import Path
+from testbed.probes.record import Record
+from testbed.toml_file import PROJECT
+
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+pytest = [sys.executable, "-m", "pytest", "--color=no", "-p", "no:cacheprovider"]
+with Record(Path(os.environ["HYDRA_STAGING"]) / "raw"):
+    subprocess.run([*pytest, "--basetemp=/run/pytest", "tests/timed_tgen.py"], cwd=PROJECT)
+"""
+
+
+@pytest.mark.experiment
+def test_times_in_virtual_time(tmp_path: Path) -> None:
+    output = run_inside(PROGRAM, tmp_path / "machine")
+    assert re.search(r"^=+ 9 passed in", output, re.MULTILINE), output
