@@ -1,6 +1,7 @@
-"""For tests: a program of one's own inside the virtual machine, and faults beside an experiment."""
+"""For tests: a scenario for real, a program inside the virtual machine, faults beside a run."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,8 +10,11 @@ from rich.console import Console
 
 from testbed import runner
 from testbed.machines.virtual import run_in_machine
+from testbed.results import Run, read_run
 from testbed.setup.ready import ensure_ready
 from testbed.toml_file import PROJECT
+
+TIMEOUT_S = 600
 
 FAULTY_EXPERIMENT = '''
 import json, os, signal, threading, time
@@ -66,6 +70,25 @@ def run_inside(program: str, folder: Path, memory_mb: int = 512) -> str:
         on_step=lambda _step: None,
     )
     return (folder / "logs" / "kernel.log").read_text()
+
+
+def run_scenario(folder: Path, scenario: str, variant: str, duration_s: int, *options: str) -> Run:
+    """Carry a scenario out by the user's command, as `folder/run`; it must come out valid."""
+    command = [
+        *(sys.executable, "-m", "testbed.cli", "scenario", scenario, "--variant", variant),
+        *("--duration", str(duration_s), "--out", str(folder / "run"), *options),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return read_run(folder / "run")
 
 
 def with_fault(fault: str, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,22 +7,19 @@ import gzip
 import json
 import os
 import struct
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars
 import pytest
+from machine import run_scenario
 
 from testbed.errors import InputError, TestbedError
 from testbed.plan import Plan, make_plan
 from testbed.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
-from testbed.results import Run, read_run
+from testbed.results import Run
 from testbed.runner import memory_mb
-from testbed.toml_file import PROJECT
-
-TIMEOUT_S = 600
 
 
 @pytest.fixture(scope="module")
@@ -133,26 +130,12 @@ def test_what_tcpdump_says_at_its_end() -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run, Path]]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     """A short run with a generator in the place of the bundled one and two kinds of captures."""
     folder = tmp_path_factory.mktemp("options")
     program = write_generator(folder)
-    command = [
-        *(sys.executable, "-m", "testbed.cli", "scenario", "One", "--variant", "pctls"),
-        *("--duration", "10", "--tgen", str(program), "--out", str(folder / "run")),
-        *("--pcap", "exit-middle", "--pcap", "client-guard"),
-    ]
-    done = subprocess.run(
-        command,
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    yield read_run(folder / "run"), folder
+    options = ("--tgen", str(program), "--pcap", "exit-middle", "--pcap", "client-guard")
+    return run_scenario(folder, "One", "pctls", 10, *options), folder
 
 
 @pytest.mark.experiment

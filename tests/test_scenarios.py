@@ -4,42 +4,19 @@ SharedDropping with both variants is in test_experiment.
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import polars
 import pytest
+from machine import run_scenario
 
 from testbed.plan import make_plan
-from testbed.results import Run, read_run
+from testbed.results import Run
 from testbed.toml_file import PROJECT
 
 pytestmark = pytest.mark.experiment
-
-TIMEOUT_S = 600
-
-
-def run(folder: Path, scenario: str, variant: str, duration_s: int, *options: str) -> Run:
-    """Carry a scenario out by the user's command; it must come out valid."""
-    command = [
-        *(sys.executable, "-m", "testbed.cli", "scenario", scenario, "--variant", variant),
-        *("--duration", str(duration_s), "--out", str(folder / "run"), *options),
-    ]
-    done = subprocess.run(
-        command,
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return read_run(folder / "run")
 
 
 def traffic_figures(finished: Run, traffic: str) -> dict[str, Any]:
@@ -50,7 +27,7 @@ def traffic_figures(finished: Run, traffic: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scenario", ["NoDropping", "DroppingRemaining"])
 def test_eight_clients(scenario: str, tmp_path: Path) -> None:
-    finished = run(tmp_path, scenario, "pctls", 4)
+    finished = run_scenario(tmp_path, scenario, "pctls", 4)
     assert {check.name for check in finished.summary.checks} >= {"packets crossed one by one"}
     losses = [check for check in finished.summary.checks if check.name.startswith("loss from")]
     lossy = {"client", "guard", "middle"} if scenario == "DroppingRemaining" else set()
@@ -61,7 +38,7 @@ def test_eight_clients(scenario: str, tmp_path: Path) -> None:
 
 
 def test_one_has_a_bulk_client_and_one_that_is_paced(tmp_path: Path) -> None:
-    finished = run(tmp_path, "One", "pctls", 12, "--traffic", "audio")
+    finished = run_scenario(tmp_path, "One", "pctls", 12, "--traffic", "audio")
     assert finished.plan.traffic_by_client == {"client1": "bulk", "client2": "audio"}
     # What is at the top is the model's under test.
     audio = traffic_figures(finished, "audio")
@@ -74,7 +51,7 @@ def test_one_has_a_bulk_client_and_one_that_is_paced(tmp_path: Path) -> None:
 
 
 def test_two_has_competing_streams_that_fill_the_queue(tmp_path: Path) -> None:
-    finished = run(tmp_path, "Two", "vanilla", 12)
+    finished = run_scenario(tmp_path, "Two", "vanilla", 12)
     (entry,) = finished.summary.competing
     assert (entry.sender, entry.receiver, entry.congestion_control) == ("exit1", "middle1", "cubic")
     assert len(entry.stream_mb_per_s) == 4
@@ -91,7 +68,7 @@ def test_three_runs_on_until_its_slow_transfers_have_ended(tmp_path: Path) -> No
     # A bulk transfer gets some 0.02 MB/s there: 5 MB would take the test minutes.
     short = (PROJECT / "scenarios" / "Three.toml").read_text().replace('= "bulk"', '= "audio"')
     (tmp_path / "Three.toml").write_text(short)
-    finished = run(tmp_path, str(tmp_path / "Three.toml"), "pctls", 100)
+    finished = run_scenario(tmp_path, str(tmp_path / "Three.toml"), "pctls", 100)
     whole = finished.transfers.filter("measured")
     assert whole["ok"].all()
     assert set(whole["client"]) == {"client1", "client2"}
