@@ -14,6 +14,7 @@ from made_runs import START_S, Made
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from PIL import Image, ImageColor
 
 from analysis import style
 from analysis.figures import network, over_time
@@ -452,6 +453,18 @@ def test_a_drawing_is_the_same_file_each_time(tmp_path: Path) -> None:
         folder.mkdir()
         (drawing,) = drawn_over_time(tmp_path / "runs")
         png, svg = drawing.save(folder)
-        assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-        contents.append(svg.read_bytes())
+        contents.append((png.read_bytes(), svg.read_bytes()))
     assert contents[0] == contents[1]
+
+
+def test_a_palette_has_the_variants_colours_as_they_are(tmp_path: Path) -> None:
+    for variant in ("vanilla", "pctls"):
+        Made(variant, delivered_kb=[50, 60]).write(tmp_path / "runs")
+    (drawing,) = drawn_over_time(tmp_path / "runs")
+    png, _ = drawing.save(tmp_path)
+    with Image.open(png) as image:
+        assert (image.format, image.mode) == ("PNG", "P")
+        counted = image.convert("RGB").getcolors()
+    assert counted is not None
+    colours = {colour for _, colour in counted}
+    assert colours > {ImageColor.getrgb(colour) for colour in style.COLOURS[:2]}

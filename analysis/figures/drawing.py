@@ -1,9 +1,11 @@
 """A figure with its words, and how it gets into files; what is drawn is said elsewhere."""
 
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from PIL import Image
 
 from testbed.errors import InputError
 
@@ -34,8 +36,17 @@ class Drawing:
         """
         png, svg = folder / f"{self.name}.png", folder / f"{self.name}.svg"
         try:
-            self.figure.savefig(png)
+            png.write_bytes(_png(self.figure))
             self.figure.savefig(svg, metadata=_NOT_IN_FILES)
         except OSError as error:
             raise InputError(f"{folder}: {error.strerror}: needed for figures") from error
         return [png, svg]
+
+
+def _png(figure: Figure) -> bytes:
+    """With a palette: lines and letters need no more than 256 colours, and half the bytes."""
+    drawn, file = BytesIO(), BytesIO()
+    figure.savefig(drawn, format="png")
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(dither=Image.Dither.NONE).save(file, "PNG")
+    return file.getvalue()
