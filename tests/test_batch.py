@@ -23,6 +23,7 @@ from rich.console import Console
 from test_cli import folder, refused, status_of
 
 from testbed import batch, cli
+from testbed.batch.carrying_out import lacking
 from testbed.batch.display import Display, in_words
 from testbed.batch.estimate import elapsed_s
 from testbed.batch.notes import Note
@@ -185,6 +186,16 @@ def test_all_is_run_once_and_reported(mine: Path, capsys: pytest.CaptureFixture[
     assert Path("results/mine/report/report.html").exists()
     assert run_batch() == cli.VALID
     assert begun() == ALL
+
+
+def test_of_a_seed_what_takes_longest_is_begun_first(mine: Path) -> None:
+    plans = batch.read_batch("./mine.toml").plans
+    standings = batch.look_up(plans, Path("results/mine"))
+    dear = [earlier(10, 25, scenario="Mine"), earlier(100, 70, scenario="Mine", variant="pctls")]
+    order = lacking(standings, batch.Estimator(dear), again_invalid=False)
+    names = [f"{one.plan.variant} {one.plan.seed}" for one in order]
+    assert names == ["pctls 1", "vanilla 1", "pctls 2", "vanilla 2"]
+    assert lacking(standings, batch.Estimator([]), again_invalid=False) == standings
 
 
 @pytest.mark.usefixtures("no_report")

@@ -96,8 +96,9 @@ def user_of(command: list[str]) -> Iterator[User]:
     keyboard, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (33, 99))
     process = subprocess.Popen(
-        # The session's own terminal, as a login would have it.
-        ["setsid", "--ctty", *command],
+        # The session's own terminal and a hang-up that ends it, as a login would have them; these
+        # tests may run under nohup.
+        ["env", "--default-signal=HUP", "setsid", "--ctty", *command],
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,

@@ -99,16 +99,16 @@ def carry_out(
         for folder in batch.plans:
             results.remove_left_overs(directory / folder)
         standings = look_up(batch.plans, directory)
-        lacking = [one for one in standings if lacks(one, again_invalid=again_invalid)]
-        if not lacking:
-            return Ended(standings, {})
-        ready = ensure_ready(messages, [plan_need(one.plan) for one in lacking])
-        for one in lacking:
-            _clear_the_way(one, messages)
         estimator = Estimator(earlier_runs(Path("results"), directory))
+        to_run = lacking(standings, estimator, again_invalid=again_invalid)
+        if not to_run:
+            return Ended(standings, {})
+        ready = ensure_ready(messages, [plan_need(one.plan) for one in to_run])
+        for one in to_run:
+            _clear_the_way(one, messages)
         state = directory / STATE
-        notes = _new_notes(lacking, state, ready, estimator, cluster)
-        wanted = list(zip(lacking, notes, strict=True))
+        notes = _new_notes(to_run, state, ready, estimator, cluster)
+        wanted = list(zip(to_run, notes, strict=True))
         # How many a cluster carries out at once, it alone knows.
         display = Display(
             messages, wanted, estimator, at_once=None if cluster else at_once, tries=retries + 1
@@ -129,9 +129,24 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def lacks(standing: Standing, *, again_invalid: bool) -> bool:
-    """Whether a run is to be made: it isn't there, or doesn't count and is asked for again."""
-    return standing.run is None or (again_invalid and not standing.run.summary.valid)
+def lacking(
+    standings: Sequence[Standing], estimator: Estimator, *, again_invalid: bool
+) -> list[Standing]:
+    """The runs to be made, in the order in which they are begun.
+
+    They aren't there, or don't count and are asked for again. Those of a seed that take longest
+    come first, so that at the end no core stands idle for long; as the batch has them where no
+    earlier run says what one takes.
+    """
+
+    def rank(one: Standing) -> tuple[int, float]:
+        expected = estimator.expected(one.plan)
+        return one.plan.seed, -expected.wall_s if expected else 0.0
+
+    wanted = [
+        one for one in standings if one.run is None or (again_invalid and not one.run.summary.valid)
+    ]
+    return sorted(wanted, key=rank)
 
 
 @contextmanager
@@ -162,7 +177,7 @@ def _clear_the_way(standing: Standing, messages: Console) -> None:
 
 
 def _new_notes(
-    lacking: Sequence[Standing],
+    to_run: Sequence[Standing],
     state: Path,
     ready: Ready,
     estimator: Estimator,
@@ -173,7 +188,7 @@ def _new_notes(
     # Here it dies with Snakemake, even of kill -9. On a cluster Slurm ends it, and lets it tidy up.
     around = ON_NODE if cluster else steps.dying_with_us([])
     jobs, notes = [], []
-    for number, one in enumerate(lacking, start=1):
+    for number, one in enumerate(to_run, start=1):
         note = Note(state.absolute() / "notes" / f"{number:03}")
         note.ask(one.plan, one.folder, ready)
         notes.append(note)

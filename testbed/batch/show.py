@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed.batch.batch_file import Batch
-from testbed.batch.carrying_out import Ended, lacks
+from testbed.batch.carrying_out import Ended, lacking
 from testbed.batch.display import in_words
 from testbed.batch.estimate import Estimator, Expected, elapsed_s
 from testbed.batch.standing import Standing
@@ -28,21 +28,21 @@ def print_dry_run(
     again_invalid: bool,
 ) -> None:
     """What would run, why, and how long it would take."""
+    wanted = lacking(standings, estimator, again_invalid=again_invalid)
     table = Table("scenario", "traffic", "variant", "there", "to run", "a run takes", box=None)
     table.title = batch.title
     groups: dict[Group, list[Standing]] = defaultdict(list)
     for one in standings:
         groups[one.plan.scenario, one.plan.traffic, one.plan.variant].append(one)
     for group, ones in groups.items():
-        to_run = sum(lacks(one, again_invalid=again_invalid) for one in ones)
+        to_run = sum(one in wanted for one in ones)
         expected = estimator.expected(ones[0].plan)
         table.add_row(*group, str(len(ones) - to_run), str(to_run), _expected(expected))
     console.print(table)
     for one in standings:
         if one.in_the_way:
             _say(console, f"{one.folder} would be run again: {one.in_the_way}")
-    lacking = [one for one in standings if lacks(one, again_invalid=again_invalid)]
-    for line in _estimate([estimator.expected(one.plan) for one in lacking], at_once):
+    for line in _estimate([estimator.expected(one.plan) for one in wanted], at_once):
         _say(console, line)
 
 
