@@ -57,7 +57,8 @@ def captured(lab: Lab, pairs: Collection[str], directory: Path, record: Record) 
     """Capture all links between some pairs of roles as long as the context lasts.
 
     Each direction is captured where it leaves its sender's queueing disciplines. So a packet has
-    the time of its arrival, comes one by one, and is not there if the link has lost it.
+    the time of its arrival, is by itself unless the link takes bundles, and is not there if the
+    link has lost it.
 
     Args:
         pairs: as `capture_pairs` gives them.
