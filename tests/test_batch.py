@@ -31,7 +31,7 @@ from testbed.batch.standing import Standing
 from testbed.machines.watching import Step
 from testbed.plan import make_plan
 from testbed.results import read_run
-from testbed.results.summary import Summary
+from testbed.results.summary import CompetingFigures, Summary, TrafficFigures
 from testbed.runner import plan_need
 from testbed.setup.builds import Build
 from testbed.setup.ready import Ready
@@ -191,8 +191,8 @@ def test_all_is_run_once_and_reported(mine: Path, capsys: pytest.CaptureFixture[
 def test_of_a_seed_what_takes_longest_is_begun_first(mine: Path) -> None:
     plans = batch.read_batch("./mine.toml").plans
     standings = batch.look_up(plans, Path("results/mine"))
-    dear = [earlier(10, 25, scenario="Mine"), earlier(100, 70, scenario="Mine", variant="pctls")]
-    order = lacking(standings, batch.Estimator(dear), again_invalid=False)
+    runs = [earlier(10, 25, scenario="Mine"), earlier(100, 70, scenario="Mine", variant="pctls")]
+    order = lacking(standings, batch.Estimator(runs), again_invalid=False)
     names = [f"{one.plan.variant} {one.plan.seed}" for one in order]
     assert names == ["pctls 1", "vanilla 1", "pctls 2", "vanilla 2"]
     assert lacking(standings, batch.Estimator([]), again_invalid=False) == standings
@@ -397,34 +397,45 @@ def test_the_display_on_a_terminal(tmp_path: Path) -> None:
 
 
 def earlier(megabytes: float, seconds: float, **changes: object) -> Summary:
-    """A summary of a run of 10 s in which each client got half of the MB."""
+    """A summary of a run of 10 s in which each of two clients got half of the MB."""
     summary = Summary.model_validate(Made(duration_s=10.0).summary())
     cost = summary.cost.model_copy(
         update={"delivered_mb": megabytes, "wall_s": 2 * seconds, "cpu_s": seconds}
     )
-    return summary.model_copy(update={"cost": cost, **changes})
+    figures = TrafficFigures.model_construct(traffic="bulk", clients=("client1", "client2"))
+    return summary.model_copy(update={"cost": cost, "by_traffic": (figures,), **changes})
 
 
-def test_expected_from_bytes() -> None:
-    """20 s and 0.5 s per MB: a run of 30 s delivers 30 MB where one of 10 s delivers 10 MB."""
-    estimator = batch.Estimator([earlier(10, 25), earlier(100, 70, variant="pctls")])
+LINE = [(10, 25), (100, 70)]
+"""MB, and seconds of a processor: 20 s and 0.5 s per MB."""
+
+
+def test_a_longer_run_is_set_up_once_and_costs_as_much_a_second() -> None:
+    estimator = batch.Estimator([earlier(*LINE[0]), earlier(*LINE[1], variant="pctls")])
     expected = estimator.expected(make_plan("NoDropping", "vanilla", duration=30))
     assert expected
     assert (expected.cpu_s, expected.wall_s) == pytest.approx((35, 70))
     assert expected.basis == "same"
 
 
-def test_runs_that_cost_more_than_their_bytes_are_expected_to_again() -> None:
-    line = [earlier(10, 25), earlier(100, 70, variant="pctls")]
-    dear = [replace_cost(one, 2 * one.cost.cpu_s, scenario="Two") for one in line]
+def test_competing_streams_cost_but_are_no_set_up() -> None:
+    line = [earlier(*one) for one in LINE]
+    stream = CompetingFigures(
+        sender="server", receiver="guard1", congestion_control="cubic", stream_mb_per_s=(1.0,)
+    )
+    dear = [earlier(mb, 2 * cpu_s, scenario="Two", competing=(stream,)) for mb, cpu_s in LINE]
     estimator = batch.Estimator([*line, *dear])
-    expected = estimator.expected(make_plan("Two", "pctls", duration=10, traffic="bulk"))
+    expected = estimator.expected(make_plan("Two", "vanilla", duration=30, traffic="bulk"))
     assert expected
-    assert expected.cpu_s == pytest.approx(140)
+    assert expected.cpu_s == pytest.approx(20 + 30 * ((50 - 20) + (140 - 20)) / 20)
 
 
-def replace_cost(one: Summary, cpu_s: float, **changes: object) -> Summary:
-    return one.model_copy(update={"cost": one.cost.model_copy(update={"cpu_s": cpu_s}), **changes})
+def test_what_is_not_known_gets_as_much_as_any_client_did() -> None:
+    estimator = batch.Estimator([earlier(*one) for one in LINE])
+    expected = estimator.expected(make_plan("SharedDropping", "vanilla", duration=10))
+    assert expected
+    assert expected.cpu_s == pytest.approx(20 + 0.5 * 8 * 100 / 2)
+    assert expected.basis == "guess"
 
 
 def test_nothing_is_expected_without_an_earlier_run() -> None:

@@ -13,7 +13,7 @@ import numpy
 from pydantic import ValidationError
 
 from testbed.plan import Plan
-from testbed.results.summary import SUMMARY, Cost, Summary
+from testbed.results.summary import SUMMARY, Summary
 
 Basis = Literal["same", "guess"]
 
@@ -35,35 +35,40 @@ class Expected:
 
 
 class Estimator:
-    """Expects costs from the bytes that a run will deliver: finding them costs most of its time.
+    """Expects costs from those of earlier runs: each is a set-up, and what measuring takes.
 
-    A run costs a set-up, and so much per MB: a line through all earlier runs. Runs of the same
-    scenario, traffic and variant say how many MB a second there will be, and by how much the
-    line is off for them (competing streams cost, and are not delivered to clients).
+    The set-up is where a line through all runs' costs by their delivered bytes begins: finding
+    those bytes costs most of the time. Competing streams cost too, and are not delivered to
+    clients, so that runs with any don't count for the line as long as there are others. Of the
+    same scenario, traffic and variant, each second of measuring is taken to cost what it did.
     """
 
     def __init__(self, earlier: Sequence[Summary]) -> None:
         """From the summaries of earlier runs, invalid ones among them: they cost as much."""
         self._earlier = earlier
-        self._wall_s = _line(earlier, lambda cost: cost.wall_s)
-        self._cpu_s = _line(earlier, lambda cost: cost.cpu_s)
+        alone = [one for one in earlier if not one.competing] or earlier
+        self._wall_s = _line(alone, _wall_s)
+        self._cpu_s = _line(alone, _cpu_s)
 
     def expected(self, plan: Plan) -> Expected | None:
         """What a run of a plan will take; None without any earlier run."""
         wanted = (plan.scenario, plan.traffic, plan.variant)
         same = [one for one in self._earlier if (one.scenario, one.traffic, one.variant) == wanted]
         if same:
-            mb = plan.duration_s * _mean(_mb_per_s(one) for one in same)
-            wall_off = _mean(one.cost.wall_s / self._wall_s(one.cost.delivered_mb) for one in same)
-            cpu_off = _mean(one.cost.cpu_s / self._cpu_s(one.cost.delivered_mb) for one in same)
-            return Expected(wall_off * self._wall_s(mb), cpu_off * self._cpu_s(mb), "same")
+            return Expected(
+                wall_s=_prolonged(same, _wall_s, self._wall_s.start_s, plan.duration_s),
+                cpu_s=_prolonged(same, _cpu_s, self._cpu_s.start_s, plan.duration_s),
+                basis="same",
+            )
         by_client = [
-            _mb_per_s(one) / clients for one in self._earlier if (clients := _clients(one))
+            one.cost.delivered_mb / one.duration_s / clients
+            for one in self._earlier
+            if (clients := _clients(one))
         ]
         if not by_client:
             return None
         mb = plan.duration_s * max(by_client) * len(plan.traffic_by_client)
-        return Expected(self._wall_s(mb), self._cpu_s(mb), "guess")
+        return Expected(self._wall_s.at(mb), self._cpu_s.at(mb), "guess")
 
 
 def earlier_runs(*directories: Path) -> list[Summary]:
@@ -84,28 +89,47 @@ def elapsed_s(seconds: Iterable[float], at_once: int) -> float:
     return max(ends_s)
 
 
-def _line(earlier: Sequence[Summary], of: Callable[[Cost], float]) -> Callable[[float], float]:
-    """Seconds by MB: least squares through earlier runs, with neither a slope nor a start below 0.
+@dataclass(frozen=True)
+class _Line:
+    """Seconds by MB."""
+
+    start_s: float
+    per_mb_s: float
+
+    def at(self, mb: float) -> float:
+        return self.start_s + self.per_mb_s * mb
+
+
+def _line(earlier: Sequence[Summary], of: Callable[[Summary], float]) -> _Line:
+    """Least squares through earlier runs, with neither a slope nor a start below 0.
 
     Without runs of different sizes it goes through zero.
     """
     megabytes = [one.cost.delivered_mb for one in earlier]
-    seconds = [of(one.cost) for one in earlier]
+    seconds = [of(one) for one in earlier]
     if len(set(megabytes)) > 1:
         per_mb, start_s = numpy.polyfit(megabytes, seconds, 1)
         if per_mb > 0 and start_s > 0:
-            return lambda mb: float(start_s + per_mb * mb)
-    ratio = sum(seconds) / sum(megabytes) if megabytes else 0.0
-    return lambda mb: ratio * mb
+            return _Line(float(start_s), float(per_mb))
+    return _Line(0.0, sum(seconds) / sum(megabytes) if megabytes else 0.0)
 
 
-def _mb_per_s(one: Summary) -> float:
-    return one.cost.delivered_mb / one.duration_s
+def _prolonged(
+    same: Sequence[Summary], of: Callable[[Summary], float], start_s: float, duration_s: float
+) -> float:
+    """What so long a run costs if each second of measuring costs what it did in the same runs."""
+    start_s = min(start_s, *map(of, same))  # a set-up is a part of the whole
+    measuring_s = sum(of(one) - start_s for one in same)
+    return start_s + duration_s * measuring_s / sum(one.duration_s for one in same)
+
+
+def _wall_s(one: Summary) -> float:
+    return one.cost.wall_s
+
+
+def _cpu_s(one: Summary) -> float:
+    return one.cost.cpu_s
 
 
 def _clients(one: Summary) -> int:
     return sum(len(figures.clients) for figures in one.by_traffic)
-
-
-def _mean(values: Iterable[float]) -> float:
-    return float(numpy.mean(list(values)))
