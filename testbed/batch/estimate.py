@@ -47,8 +47,8 @@ class Estimator:
         """From the summaries of earlier runs, invalid ones among them: they cost as much."""
         self._earlier = earlier
         alone = [one for one in earlier if not one.competing] or earlier
-        self._wall_s = _line(alone, _wall_s)
-        self._cpu_s = _line(alone, _cpu_s)
+        self._wall_line = _line(alone, _wall_s)
+        self._cpu_line = _line(alone, _cpu_s)
 
     def expected(self, plan: Plan) -> Expected | None:
         """What a run of a plan will take; None without any earlier run."""
@@ -56,8 +56,8 @@ class Estimator:
         same = [one for one in self._earlier if (one.scenario, one.traffic, one.variant) == wanted]
         if same:
             return Expected(
-                wall_s=_prolonged(same, _wall_s, self._wall_s.start_s, plan.duration_s),
-                cpu_s=_prolonged(same, _cpu_s, self._cpu_s.start_s, plan.duration_s),
+                wall_s=_prolonged(same, _wall_s, self._wall_line.start_s, plan.duration_s),
+                cpu_s=_prolonged(same, _cpu_s, self._cpu_line.start_s, plan.duration_s),
                 basis="same",
             )
         by_client = [
@@ -68,7 +68,7 @@ class Estimator:
         if not by_client:
             return None
         mb = plan.duration_s * max(by_client) * len(plan.traffic_by_client)
-        return Expected(self._wall_s.at(mb), self._cpu_s.at(mb), "guess")
+        return Expected(self._wall_line.at(mb), self._cpu_line.at(mb), "guess")
 
 
 def earlier_runs(*directories: Path) -> list[Summary]:
