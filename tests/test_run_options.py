@@ -8,16 +8,23 @@ import json
 import os
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import polars
 import pytest
 from machine import run_scenario
 
 from testbed.errors import InputError, TestbedError
+from testbed.lab import network
+from testbed.lab.links import LinkCounters
 from testbed.plan import Plan, make_plan
 from testbed.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
+from testbed.probes.premise import record_links
+from testbed.probes.record import Record
 from testbed.results import Run
 from testbed.runner import memory_mb
 
@@ -160,6 +167,30 @@ def packets(capture: Path) -> Iterator[tuple[float, bytes, int]]:
         seconds, microseconds, kept, length = struct.unpack_from("<IIII", data, at)
         yield seconds + microseconds / 1e6, data[at + 16 : at + 16 + kept], length
         at += 16 + kept
+
+
+def test_a_reading_of_links_has_the_time_of_its_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upon which the next test rests."""
+    clock = iter(range(100))
+    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
+
+    class Lab:
+        directions = (SimpleNamespace(sender="exit1", receiver="middle1"),) * 2
+
+        def counters(self, _direction: object) -> LinkCounters:
+            return LinkCounters(*[int(time.time())] * 5)
+
+        def arrivals(self, _direction: object) -> tuple[int, int]:
+            return int(time.time()), 0
+
+    with Record(tmp_path) as record:
+        record_links(cast(network.Lab, Lab()), "before", record)
+    rows = [json.loads(line) for line in (tmp_path / "links.jsonl").read_text().splitlines()]
+    for row in rows:
+        assert row["time_s"] < row["sent_packets"] < row["received_packets"]
+    assert rows[0]["received_packets"] < rows[1]["time_s"]
 
 
 @pytest.mark.experiment

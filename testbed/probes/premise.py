@@ -154,14 +154,16 @@ def checks_after(network: TorNetwork, circuits: Circuits, asked: dict[str, str])
 def record_links(lab: Lab, when: str, record: Record) -> None:
     """Write down what each direction of each link has counted so far.
 
-    The sender's side is what its qdiscs counted, the receiver's what its interface counted.
+    The sender's side is what its qdiscs counted, the receiver's what its interface counted. A row's
+    time is that of its reading's begin.
     """
     for direction in lab.directions:
+        time_s = time.time()
         sent = lab.counters(direction)
         received_packets, received_bytes = lab.arrivals(direction)
         record.links.add(
             {
-                "time_s": time.time(),
+                "time_s": time_s,
                 "when": when,
                 "sender": direction.sender,
                 "receiver": direction.receiver,
