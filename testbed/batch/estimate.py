@@ -6,6 +6,7 @@ How far a run under way is, is the display's.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -47,8 +48,8 @@ class Estimator:
         """From the summaries of earlier runs, invalid ones among them: they cost as much."""
         self._earlier = earlier
         alone = [one for one in earlier if not one.competing] or earlier
-        self._wall_line = _line(alone, _wall_s)
-        self._cpu_line = _line(alone, _cpu_s)
+        self._wall_s = _line(alone, attrgetter("cost.wall_s"))
+        self._cpu_s = _line(alone, attrgetter("cost.cpu_s"))
 
     def expected(self, plan: Plan) -> Expected | None:
         """What a run of a plan will take; None without any earlier run."""
@@ -56,8 +57,8 @@ class Estimator:
         same = [one for one in self._earlier if (one.scenario, one.traffic, one.variant) == wanted]
         if same:
             return Expected(
-                wall_s=_prolonged(same, _wall_s, self._wall_line.start_s, plan.duration_s),
-                cpu_s=_prolonged(same, _cpu_s, self._cpu_line.start_s, plan.duration_s),
+                wall_s=self._wall_s.prolonged(same, plan.duration_s),
+                cpu_s=self._cpu_s.prolonged(same, plan.duration_s),
                 basis="same",
             )
         by_client = [
@@ -68,7 +69,7 @@ class Estimator:
         if not by_client:
             return None
         mb = plan.duration_s * max(by_client) * len(plan.traffic_by_client)
-        return Expected(self._wall_line.at(mb), self._cpu_line.at(mb), "guess")
+        return Expected(self._wall_s.of_mb(mb), self._cpu_s.of_mb(mb), "guess")
 
 
 def earlier_runs(*directories: Path) -> list[Summary]:
@@ -91,13 +92,26 @@ def elapsed_s(seconds: Iterable[float], at_once: int) -> float:
 
 @dataclass(frozen=True)
 class _Line:
-    """Seconds by MB."""
+    """Seconds of one kind, by MB: a set-up, and so much per MB.
 
+    Attributes:
+        seconds: what a run took of that kind.
+    """
+
+    seconds: Callable[[Summary], float]
     start_s: float
     per_mb_s: float
 
-    def at(self, mb: float) -> float:
+    def of_mb(self, mb: float) -> float:
+        """What a run takes that delivers so much."""
         return self.start_s + self.per_mb_s * mb
+
+    def prolonged(self, same: Sequence[Summary], duration_s: float) -> float:
+        """What a run takes that measures so long, and costs as much a second as the same did."""
+        took_s = [self.seconds(one) for one in same]
+        start_s = min(self.start_s, *took_s)  # a set-up is a part of the whole
+        per_s = sum(one_s - start_s for one_s in took_s) / sum(one.duration_s for one in same)
+        return start_s + duration_s * per_s
 
 
 def _line(earlier: Sequence[Summary], of: Callable[[Summary], float]) -> _Line:
@@ -108,27 +122,10 @@ def _line(earlier: Sequence[Summary], of: Callable[[Summary], float]) -> _Line:
     megabytes = [one.cost.delivered_mb for one in earlier]
     seconds = [of(one) for one in earlier]
     if len(set(megabytes)) > 1:
-        per_mb, start_s = numpy.polyfit(megabytes, seconds, 1)
-        if per_mb > 0 and start_s > 0:
-            return _Line(float(start_s), float(per_mb))
-    return _Line(0.0, sum(seconds) / sum(megabytes) if megabytes else 0.0)
-
-
-def _prolonged(
-    same: Sequence[Summary], of: Callable[[Summary], float], start_s: float, duration_s: float
-) -> float:
-    """What so long a run costs if each second of measuring costs what it did in the same runs."""
-    start_s = min(start_s, *map(of, same))  # a set-up is a part of the whole
-    measuring_s = sum(of(one) - start_s for one in same)
-    return start_s + duration_s * measuring_s / sum(one.duration_s for one in same)
-
-
-def _wall_s(one: Summary) -> float:
-    return one.cost.wall_s
-
-
-def _cpu_s(one: Summary) -> float:
-    return one.cost.cpu_s
+        per_mb_s, start_s = numpy.polyfit(megabytes, seconds, 1)
+        if per_mb_s > 0 and start_s > 0:
+            return _Line(of, float(start_s), float(per_mb_s))
+    return _Line(of, 0.0, sum(seconds) / sum(megabytes) if megabytes else 0.0)
 
 
 def _clients(one: Summary) -> int:
