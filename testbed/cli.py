@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from testbed.batch import Slurm
 
 VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
+DIFFERS = 3
 INTERRUPTED = 130
 """The exit status of each command; see --help."""
 
@@ -94,7 +95,9 @@ def _scenario(given: argparse.Namespace, messages: Console) -> int:
         print(summary.model_dump_json(indent=1))
     else:
         results.print_summary(Console(), summary)
-        messages.print(f"results in {destination}", markup=False, highlight=False)
+        digits = results.read_run(destination).shown_fingerprint
+        told = f"results in {destination}, fingerprint {digits}"
+        messages.print(told, markup=False, highlight=False, soft_wrap=True)
     return VALID if summary.valid else PREMISE_FAILED
 
 
@@ -214,6 +217,19 @@ def _report(given: argparse.Namespace, messages: Console) -> int:
 def _tell_left_out(lines: Sequence[str], messages: Console) -> None:
     for line in lines:
         messages.print(f"left out: {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _verify(given: argparse.Namespace, messages: Console) -> int:
+    from testbed import runner, verify
+
+    progress = runner.ProgressBar.on(messages, f"making {given.run} again")
+    with progress.bar:
+        verified = verify.verify(given.run, messages, progress.show, out=given.out)
+    if given.json:
+        print(json.dumps(verify.record(verified), indent=1))
+    else:
+        verify.print_verified(Console(), verified)
+    return VALID if verified.equal else DIFFERS
 
 
 def _shell(given: argparse.Namespace, messages: Console) -> int:
@@ -380,6 +396,19 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, metavar="FILE", help="the page; otherwise DIR/report/report.html"
     )
     report.set_defaults(command=_report)
+
+    verify = commands.add_parser(
+        "verify",
+        help="make a run again and say whether it comes out equal",
+        description="From the plan in its manifest, in a temporary place.",
+        epilog="exit status: 0 equal, 1 failed, 2 no run that can be made again, 3 not equal",
+    )
+    verify.add_argument("run", metavar="RUN", type=Path, help="the run's directory")
+    verify.add_argument(
+        "--out", type=Path, metavar="DIR", help="keep the run made again there; must not exist"
+    )
+    verify.add_argument("--json", action="store_true", help="print JSON, not words")
+    verify.set_defaults(command=_verify)
 
     shell = commands.add_parser("shell", help="open a scenario's lab by hand, in real time")
     shell.add_argument("scenario", help="a name (see list) or a .toml file")

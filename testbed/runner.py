@@ -142,6 +142,7 @@ def _virtual_machine(
             memory_mb=memory,
             kernel=builds.kernel,
             tor=tor,
+            captures=tuple(captures),
         )
 
     return run
@@ -174,6 +175,7 @@ def _host_machine(
             memory_mb=round(psutil.virtual_memory().total / 2**20),
             kernel=None,
             tor=tor,
+            captures=tuple(captures),
             checks=(kept_up,),
         )
 

@@ -248,7 +248,8 @@ def test_a_valid_run(
     assert status_of(RUN) == cli.VALID == 0
     printed = capsys.readouterr()
     assert "1.88" in printed.out
-    assert printed.err == "results in run\n"
+    fingerprint = json.loads((folder / "run" / "manifest.json").read_text())["fingerprint"]
+    assert printed.err == f"results in run, fingerprint {fingerprint[:16]}\n"
     assert json.loads((folder / "run" / "summary.json").read_text())["valid"] is True
 
 
