@@ -26,6 +26,7 @@ from testbed.toml_file import PROJECT, names_in
 from testbed.variant import TOR_CONFIGS, read_variant
 
 if TYPE_CHECKING:
+    from analysis.runs import Found
     from testbed.batch import Slurm
 
 VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
@@ -115,8 +116,8 @@ def _compare(given: argparse.Namespace, messages: Console) -> int:
         duration=given.duration,
         traffic=given.traffic,
     )
-    repeats.carry_out_each(repeats.missing(plans), messages)
-    found = read_runs(default_output(plan) for plan in plans)
+    repeats.carry_out_each(repeats.missing(plans, mixed=given.mixed), messages)
+    found = read_runs((default_output(plan) for plan in plans), mixed=given.mixed)
     plan, variants = plans[0], list(dict.fromkeys(plan.variant for plan in plans))
     compared = comparison.compare(found, variants)
     if given.json:
@@ -147,7 +148,7 @@ def _batch(given: argparse.Namespace, messages: Console) -> int:
         show.print_dry_run(
             Console(),
             wanted,
-            batch.look_up(wanted.plans, directory),
+            batch.look_up(wanted.plans, directory, mixed=given.mixed),
             batch.Estimator(batch.earlier_runs(Path("results"), directory)),
             at_once=at_once,
             again_invalid=given.retry_invalid,
@@ -160,11 +161,12 @@ def _batch(given: argparse.Namespace, messages: Console) -> int:
         at_once=at_once,
         retries=given.retries,
         again_invalid=given.retry_invalid,
+        mixed=given.mixed,
         cluster=cluster,
     )
     show.print_ended(Console(), ended)
     if any(one.run for one in ended.standings):  # there is no report on nothing
-        _report(argparse.Namespace(directory=directory, out=None), messages)
+        _report(argparse.Namespace(directory=directory, out=None, mixed=given.mixed), messages)
     if ended.failures:
         return FAILED
     return PREMISE_FAILED if ended.invalid else VALID
@@ -189,7 +191,7 @@ def _tables(given: argparse.Namespace, messages: Console) -> int:
     from analysis.runs import find_runs
     from analysis.tables import as_csv, as_markdown, print_tables, run_tables
 
-    found = find_runs(given.directory)
+    found = find_runs(given.directory, mixed=given.mixed)
     tables = run_tables(found)
     if given.json:
         content = {"tables": [asdict(table) for table in tables], "left_out": found.left_out}
@@ -201,6 +203,7 @@ def _tables(given: argparse.Namespace, messages: Console) -> int:
     else:
         print_tables(Console(), tables)
     _tell_left_out(found.left_out, messages)
+    _tell_parts(found, messages)
     return VALID
 
 
@@ -208,10 +211,17 @@ def _report(given: argparse.Namespace, messages: Console) -> int:
     from analysis.report import write_report
 
     file = given.out or given.directory / "report" / "report.html"
-    found = write_report(given.directory, file)
+    found = write_report(given.directory, file, mixed=given.mixed)
     _tell_left_out(found.left_out, messages)
+    _tell_parts(found, messages)
     messages.print(f"report in {file}", markup=False, highlight=False, soft_wrap=True)
     return VALID
+
+
+def _tell_parts(found: "Found", messages: Console) -> None:
+    for part in found.parts if found.apart else ():
+        text = f"{part.count} runs stand apart, made by {part.made_by} (--mixed: put together)"
+        messages.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _tell_left_out(lines: Sequence[str], messages: Console) -> None:
@@ -343,6 +353,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--runs", type=int, default=3, metavar="N", help="of each variant")
     compare.add_argument("--traffic", help="a traffic model instead of the scenario's")
     compare.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
+    _add_mixed(compare)
     _add_formats(compare)
     compare.set_defaults(command=_compare)
 
@@ -361,6 +372,7 @@ def _parser() -> argparse.ArgumentParser:
     batch.add_argument(
         "--retry-invalid", action="store_true", help="make runs again whose premise failed"
     )
+    _add_mixed(batch)
     batch.add_argument(
         "--out", type=Path, metavar="DIR", help="for all runs; otherwise results/<name>"
     )
@@ -385,6 +397,7 @@ def _parser() -> argparse.ArgumentParser:
 
     tables = commands.add_parser("tables", help="tables over many runs, beside the published ones")
     tables.add_argument("directory", type=Path, help="with run directories below it")
+    _add_mixed(tables)
     _add_formats(tables).add_argument(
         "--markdown", action="store_true", help="print tables for a document"
     )
@@ -395,6 +408,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--out", type=Path, metavar="FILE", help="the page; otherwise DIR/report/report.html"
     )
+    _add_mixed(report)
     report.set_defaults(command=_report)
 
     verify = commands.add_parser(
@@ -462,6 +476,14 @@ def _duration_s(text: str) -> float:
         return duration_s(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f'"{text}" {error}') from error
+
+
+def _add_mixed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--mixed",
+        action="store_true",
+        help="put runs together although another Tor, kernel or testbed made them",
+    )
 
 
 def _add_formats(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:

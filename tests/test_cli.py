@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from test_results import SCENARIO, raw_rows, write_record
 
-from testbed import cli, runner
+from testbed import cli, runner, up_to_date
 from testbed.errors import TestbedError
 from testbed.machines.watching import Cost
 from testbed.plan import Plan
@@ -196,6 +196,8 @@ def with_machine(
 
     monkeypatch.setattr(runner, "ensure_ready", ready)
     monkeypatch.setattr(runner, "run_in_machine", machine.run)
+    monkeypatch.setattr(up_to_date, "tor_now", lambda _need: Build(build).metadata)
+    monkeypatch.setattr(up_to_date, "kernel_now", lambda: Build(build).metadata)
 
 
 class FakeMachine:

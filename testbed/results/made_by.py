@@ -52,8 +52,9 @@ def makers(machine: str, manifest: Manifest) -> dict[str, str]:
     tor = manifest.get("tor") or {}
     of_tor = {
         "Tor": _said(tor.get("version")),
-        "Tor's source": _files(tor.get("sources") or []) or NOT_RECORDED,
-        "Tor's configuration": _hash_of(tor.get("configuration")),
+        "Tor's source": ", ".join(_digits(file.get("sha256")) for file in tor.get("sources", ()))
+        or NOT_RECORDED,
+        "Tor's configuration": _configuration(tor),
         "Tor's compiler": _said(tor.get("compiler")),
     }
     return {
@@ -110,7 +111,7 @@ def _of_build(what: str, build: Mapping[str, Any]) -> Iterator[tuple[str, Versio
     if build:
         yield what, f"{build.get('version')}, build {build.get('key')}"
         yield f"{what}: compiler", _said(build.get("compiler"))
-        yield f"{what}: configuration", _hash_of(build.get("configuration"))
+        yield f"{what}: configuration", _configuration(build)
         for kind in ("sources", "patches"):
             yield f"{what}: {kind}", _files(build.get(kind, []))
 
@@ -130,8 +131,12 @@ def _files(files: Iterable[Mapping[str, str]]) -> str:
     return ", ".join(f"{file.get('name')}, sha256 {file.get('sha256')}" for file in files)
 
 
-def _hash_of(text: str | None) -> str:
-    return _digits(None if text is None else hashlib.sha256(text.encode()).hexdigest())
+def _configuration(build: Mapping[str, Any]) -> str:
+    """A hash over how a program was built, options and steps."""
+    if "configuration" not in build:
+        return NOT_RECORDED
+    text = f"{build['configuration']}\nsteps {build.get('steps')}\n"
+    return _digits(hashlib.sha256(text.encode()).hexdigest())
 
 
 def _digits(sha256: str | None) -> str:

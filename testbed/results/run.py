@@ -68,6 +68,11 @@ class Run:
         return makers(self.summary.machine, self.manifest)
 
     @property
+    def tor_key(self) -> str:
+        """The key of the build of Tor, patches included."""
+        return str((self.manifest.get("tor") or {}).get("key", NOT_RECORDED))
+
+    @property
     def measuring_start_s(self) -> float:
         """When measuring began, as Unix time of the machine's clock, like the tables' times."""
         return float(self.manifest["measuring_start_s"])
