@@ -98,7 +98,7 @@ def _versions(run: Run) -> Iterator[tuple[str, str]]:
         if isinstance(version, str):
             yield what, version
         else:
-            yield what, ", ".join(f"{name} {each}" for name, each in version.items()) or NOTHING
+            yield what, ", ".join(f"{name} {each}" for name, each in version.items())
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,7 @@ def _bench(given: argparse.Namespace, messages: Console) -> int:
 
     measured = bench.run_bench(given.duration, messages)
     if given.json:
-        print(json.dumps(asdict(measured), indent=1))
+        print(json.dumps(measured.record(), indent=1))
     else:
         bench.print_bench(Console(), measured)
     return VALID

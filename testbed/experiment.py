@@ -34,7 +34,7 @@ from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_ta
 from testbed.probes.sockets import ConnectionTable, sample_steadily
 from testbed.probes.system_calls import count_system_calls
 from testbed.tor.circuits import Circuits
-from testbed.tor.configuration import OR_PORT, SOCKS_PORT
+from testbed.tor.configuration import OR_PORT, socks_proxy
 from testbed.tor.network import TorNetwork, running_tors, wait_until
 from testbed.traffic.competing import competing_servers, competing_streams
 from testbed.traffic.models import write_client, write_server
@@ -187,7 +187,7 @@ def playing_traffic(
                 client,
                 model,
                 server=(str(server.address), TGEN_PORT),
-                socks_proxy=("127.0.0.1", SOCKS_PORT),
+                socks_proxy=socks_proxy(plan.node(client)),
                 seed=plan.seed + number,
             )
             play(client, configuration)

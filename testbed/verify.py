@@ -242,7 +242,7 @@ def _where_kept(run: Run, patch: Patch) -> Patch:
 
 def _changed(then: Mapping[str, Version], now: Mapping[str, Version]) -> Iterator[Changed]:
     for what in dict.fromkeys([*then, *now]):
-        one, other = then.get(what) or NOT_RECORDED, now.get(what) or NOT_RECORDED
+        one, other = then.get(what, NOT_RECORDED), now.get(what, NOT_RECORDED)
         if isinstance(one, str) or isinstance(other, str):
             if one != other:
                 yield Changed(what, _in_words(one), _in_words(other))

@@ -1,6 +1,6 @@
 """What runs must share to be put together, what isn't asked for, and what a mixture is.
 
-The run directories are made here; whether a run on disk is still wanted is tested with stand-ins.
+The run directories are made here, but for the last test.
 """
 
 import csv
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine import run_scenario
 from made_runs import Made
 from test_cli import FakeMachine, folder, refused, status_of, with_machine
 from test_comparison import COMPARE, two_variants
@@ -293,3 +294,11 @@ def test_a_run_of_another_kernel_is_compared_if_asked_for(
     printed = capsys.readouterr()
     assert "nearly equal" in printed.out
     assert "run 1 of" not in printed.err
+
+
+@pytest.mark.experiment
+def test_a_run_that_was_just_made_is_up_to_date(tmp_path: Path) -> None:
+    """What its builds say of themselves is what their recipes say."""
+    run = run_scenario(tmp_path, "One", "pctls", 5)
+    assert up_to_date.reason_against(run, run.plan, up_to_date.Today()) is None
+    assert "not recorded" not in str(run.makers)

@@ -19,7 +19,7 @@ SHOWN_DIGITS = 16
 
 FOLDERS = ("testbed", "topologies", "tor-configs/torrc")
 AROUND_RUNS = (
-    *("batch", "setup", "bench.py", "cli.py", "repeats.py", "shell.py"),
+    *("batch", "setup", "bare_host.py", "bench.py", "cli.py", "repeats.py", "shell.py"),
     *("up_to_date.py", "verify.py"),
 )
 """What of `testbed` has no part in a run. What `setup` builds, the builds' keys tell."""
@@ -97,10 +97,10 @@ def ran_with(manifest: Manifest) -> dict[str, Version]:
         **dict(_of_build("kernel", manifest.get("kernel") or {})),
         "C library": libraries.pop("libc.so.6", NOT_RECORDED),
         "OpenSSL": libraries.pop("libcrypto.so.3", NOT_RECORDED),
-        "other libraries": libraries,
-        "Debian packages": manifest.get("debian") or {},
+        "other libraries": libraries or NOT_RECORDED,
+        "Debian packages": manifest.get("debian") or NOT_RECORDED,
         "Python": _said(manifest.get("python")),
-        "Python packages": manifest.get("packages") or {},
+        "Python packages": manifest.get("packages") or NOT_RECORDED,
         "machine": f"{machine.get('name')}, {machine.get('memory_mb')} MB",
         "host": {name: str(value) for name, value in (machine.get("host") or {}).items()},
     }
@@ -113,7 +113,7 @@ def _of_build(what: str, build: Mapping[str, Any]) -> Iterator[tuple[str, Versio
         yield f"{what}: compiler", _said(build.get("compiler"))
         yield f"{what}: configuration", _configuration(build)
         for kind in ("sources", "patches"):
-            yield f"{what}: {kind}", _files(build.get(kind, []))
+            yield f"{what}: {kind}", _files(build.get(kind, [])) or "none"
 
 
 def _has_own_tree(manifest: Manifest) -> bool:
