@@ -133,6 +133,7 @@ def _compare(given: argparse.Namespace, messages: Console) -> int:
         title = f"{plan.scenario}, {plan.traffic}, {plan.duration_s:g} s"
         print_tables(Console(), comparison.comparison_tables(title, compared))
     _tell_left_out(found.left_out, messages)
+    _tell_parts(found, messages)
     return PREMISE_FAILED if found.left_out else VALID
 
 
