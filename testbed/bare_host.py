@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO
 
 from testbed.errors import TestbedError
-from testbed.experiment import arguments_of, errors_told, playing_traffic
+from testbed.experiment import playing_traffic
 from testbed.lab.network import Lab
+from testbed.machines.inside import arguments_of, errors_told
 from testbed.machines.watching import failure, told_error
 from testbed.plan import Node, Plan
 from testbed.probes.record import Record
@@ -27,9 +28,10 @@ from testbed.setup.environment import variables
 from testbed.setup.steps import dying_with_us, end_group
 from testbed.toml_file import PROJECT
 from testbed.tor.circuits import Circuits
-from testbed.tor.network import running_tors
+from testbed.tor.network import bootstrapped_tors
 from testbed.traffic.tgen_log import generator_log, read_heartbeats
 
+TGEN = (sys.executable, "-m", "testbed.traffic.tgen")
 DELIVERED = "delivered.json"
 LOOK_INTERVAL_S = 0.25
 LEAST_MB_PER_S = 0.5
@@ -62,9 +64,7 @@ class BareCost:
         return self.cpu_s / self.delivered_mb
 
 
-def deliver_on_bare_host(
-    plan: Plan, tor: Build, tgen: Sequence[str], megabytes: float, directory: Path
-) -> BareCost:
+def deliver_on_bare_host(plan: Plan, tor: Build, megabytes: float, directory: Path) -> BareCost:
     """Let a plan's clients download so much, on one core; as any user, with nothing installed.
 
     Args:
@@ -83,7 +83,7 @@ def deliver_on_bare_host(
             *_in_own_network(),
             *(sys.executable, "-m", "testbed.bare_host", "--plan", str(plan_file)),
             *("--tor", str(tor.product("tor")), "--directory", str(directory)),
-            *("--state", state, "--megabytes", str(megabytes), "--", *tgen),
+            *("--state", state, "--megabytes", str(megabytes), "--", *TGEN),
         ]
         start_s = time.monotonic()
         cpu_s, status = _waited_for(command, output)
@@ -163,7 +163,7 @@ def deliver(
     lab = LoopbackLab(plan)
     with ExitStack() as stack:
         record = stack.enter_context(Record(directory / "raw"))
-        network = stack.enter_context(running_tors(lab, tor, state, logs))
+        network = stack.enter_context(bootstrapped_tors(lab, tor, state, logs))
         Circuits(network, plan, record).build("measured")
         stack.enter_context(playing_traffic(lab, tgen, state, logs, record))
         end_s = time.monotonic() + megabytes / LEAST_MB_PER_S

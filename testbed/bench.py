@@ -18,16 +18,9 @@ from rich.table import Table
 
 from testbed import results
 from testbed.bare_host import BareCost, deliver_on_bare_host
-from testbed.machines.virtual import run_in_machine
+from testbed.guest import run_in_guest
 from testbed.plan import Plan, make_plan
-from testbed.runner import (
-    BUNDLED_TGEN,
-    carry_out,
-    experiment_command,
-    guest_environment,
-    memory_mb,
-    plan_need,
-)
+from testbed.runner import carry_out, guest_places, plan_need
 from testbed.setup import cache
 from testbed.setup.ready import ensure_ready
 from testbed.traffic.tgen_log import generator_log, read_heartbeats
@@ -96,7 +89,7 @@ def run_bench(duration: str, messages: Console) -> Bench:
     shutil.rmtree(run)
     with results.staging(runs / "bench-bare") as directory:
         tor = ensure_ready(messages, [plan_need(plan)]).tors[plan_need(plan)]
-        bare = deliver_on_bare_host(plan, tor, BUNDLED_TGEN, cost.delivered_mb, directory)
+        bare = deliver_on_bare_host(plan, tor, cost.delivered_mb, directory)
     with results.staging(runs / "bench-counted") as counted:
         calls, delivered_mb, packets = _count(
             make_plan(SCENARIO, VARIANT, duration=COUNTED_DURATION), counted, messages
@@ -150,13 +143,12 @@ def _count(
 ) -> tuple[dict[str, dict[str, int]], float, int]:
     """Run once, counted: calls by program and kind, MB delivered and packets in the window."""
     ready = ensure_ready(messages, [plan_need(plan)])
-    run_in_machine(
+    run_in_guest(
+        plan,
+        guest_places(plan, directory, ready, lambda _step: None),
         ready.kernel.product("linux"),
-        experiment_command(plan, directory, ready.tors[plan_need(plan)], "--counting"),
-        directory,
-        memory_mb=memory_mb(plan),
-        environment=guest_environment(),
-        on_step=lambda _step: None,
+        lambda _step: None,
+        "--counting",
     )
     logs = directory / "logs"
     window = json.loads((logs / "counting.json").read_text())

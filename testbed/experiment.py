@@ -3,7 +3,6 @@
 It runs inside the machine, and only records: files and figures for readers are `results`'s.
 """
 
-import argparse
 import asyncio
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from testbed.errors import TestbedError
 from testbed.lab.network import Lab, running_lab
+from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan import Plan
 from testbed.probes.captures import captured
 from testbed.probes.clock import Clock
@@ -33,14 +33,18 @@ from testbed.probes.record import Record
 from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_target
 from testbed.probes.sockets import ConnectionTable, sample_steadily
 from testbed.probes.system_calls import count_system_calls
+from testbed.seeds import derived_seed
+from testbed.tor.bootstrap import NETWORK, running_tors
 from testbed.tor.circuits import Circuits
 from testbed.tor.configuration import OR_PORT, socks_proxy
-from testbed.tor.network import TorNetwork, running_tors, wait_until
+from testbed.tor.network import TorNetwork, wait_until
 from testbed.traffic.competing import competing_servers, competing_streams
 from testbed.traffic.models import write_client, write_server
 from testbed.traffic.tgen_log import generator_log, has_settled
 
 TGEN_PORT = 8888
+TGEN_SEED_BITS = 31
+"""TGen reads seeds as unsigned numbers of 32 bits."""
 STEP_INTERVAL_S = 1.0
 LINK_CLEAR_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -53,6 +57,7 @@ def run_experiment(
     directory: Path,
     state: Path,
     *,
+    kept: Path | None = None,
     captures: Collection[str] = (),
     counting: bool = False,
 ) -> None:
@@ -63,6 +68,7 @@ def run_experiment(
         tgen: the command that plays a TGen configuration, without its argument.
         directory: gets `raw/` (rows as JSON lines), `logs/` and, if need be, `captures/`.
         state: a private directory, on a file system with UNIX sockets, for what the Tors keep.
+        kept: the archive of the network as it was bootstrapped; otherwise it is bootstrapped now.
         captures: the pairs of roles whose links are captured meanwhile.
         counting: count system calls meanwhile (the bench's).
 
@@ -75,7 +81,7 @@ def run_experiment(
     clock = Clock()
     with (
         Record(directory / "raw") as record,
-        ready_network(plan, tor, state, logs, record) as (lab, network, circuits),
+        ready_network(plan, tor, state, logs, record, kept) as (lab, network, circuits),
     ):
         shared_link, competing = _shared_link_tables(lab), _competing_tables(lab)
         asked = {circuit.client: str(circuit.circuit) for circuit in circuits}
@@ -107,16 +113,16 @@ def run_experiment(
 
 @contextmanager
 def ready_network(
-    plan: Plan, tor: Path, state: Path, logs: Path, record: Record
+    plan: Plan, tor: Path, state: Path, logs: Path, record: Record, kept: Path | None = None
 ) -> Iterator[tuple[Lab, TorNetwork, Circuits]]:
-    """The plan's lab with Tor bootstrapped in it and each client's circuit built.
+    """The plan's lab with Tor ready in it and each client's circuit built.
 
     Raises:
         TestbedError: it did not come to that.
     """
     with running_lab(plan) as lab:
         record.step("starting Tor")
-        with running_tors(lab, tor, state, logs) as network:
+        with running_tors(lab, tor, state, logs, kept) as network:
             circuits = Circuits(network, plan, record)
             record.step("building circuits")
             _build_circuits(plan, circuits, _shared_link_tables(lab)[0])
@@ -181,14 +187,14 @@ def playing_traffic(
         play(server.name, write_server(state, server.name, TGEN_PORT))
         lab.wait_for_server(server.name, TGEN_PORT)
         stack.enter_context(competing_servers(lab, logs))
-        for number, (client, model) in enumerate(plan.traffic_by_client.items()):
+        for client, model in plan.traffic_by_client.items():
             configuration = write_client(
                 state,
                 client,
                 model,
                 server=(str(server.address), TGEN_PORT),
                 socks_proxy=socks_proxy(plan.node(client)),
-                seed=plan.seed + number,
+                seed=derived_seed(plan.seed, "tgen", client, bits=TGEN_SEED_BITS),
             )
             play(client, configuration)
         yield generators | stack.enter_context(competing_streams(lab, logs))
@@ -293,28 +299,6 @@ async def _tell_progress(
     clock.check()
 
 
-def arguments_of(description: str | None) -> argparse.ArgumentParser:
-    """What a machine is told on the command line of the program that it runs."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--plan", type=Path, required=True)
-    parser.add_argument("--tor", type=Path, required=True)
-    parser.add_argument("tgen", nargs="+", help="the command, after --")
-    parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--state", type=Path, required=True)
-    return parser
-
-
-@contextmanager
-def errors_told(directory: Path) -> Iterator[None]:
-    """Leave the first error of the testbed in a file, and end with status 1."""
-    try:
-        yield
-    except* TestbedError as errors:
-        first = errors.exceptions[0]
-        (directory / "error.txt").write_text(f"{first}\n")
-        raise SystemExit(1) from errors
-
-
 def main() -> None:
     """Run as `python -m testbed.experiment` by a machine, with a plan in a file."""
     parser = arguments_of(__doc__)
@@ -329,6 +313,7 @@ def main() -> None:
             given.tgen,
             given.directory,
             given.state,
+            kept=given.network and given.network / NETWORK,
             captures=given.capture,
             counting=given.counting,
         )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from testbed.errors import InputError
 from testbed.scenario import DEFAULT, CompetingKeys, LinkSettings, Scenario, read_scenario
+from testbed.seeds import derived_seed
 from testbed.toml_file import PROJECT, label, shown, suggestion
 from testbed.topology import ROLES, TorTopo, load_topology
 from testbed.tor.choices import CONFLUX
@@ -384,14 +385,11 @@ def _link(ends: tuple[str, str], pair: str, settings: LinkSettings, seed: int) -
         loss=settings.loss,
         queue_packets=settings.queue_packets,
         queue_in_sender=settings.queue_in_sender,
-        netem_seeds=(_netem_seed(seed, first, second), _netem_seed(seed, second, first)),
+        netem_seeds=(
+            derived_seed(seed, "netem", first, second),
+            derived_seed(seed, "netem", second, first),
+        ),
     )
-
-
-def _netem_seed(seed: int, sender: str, receiver: str) -> int:
-    """A seed of 63 bits (netem takes 64, signed readers of the plan 63)."""
-    digest = hashlib.sha256(f"netem {seed} {sender} {receiver}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def _traffic_by_client(

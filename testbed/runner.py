@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,42 +26,27 @@ from rich.progress import (
 from rich.text import Text
 
 from testbed import results
+from testbed.bootstrapped import bootstrapped_network
 from testbed.errors import TestbedError, reason_of
+from testbed.guest import memory_mb, run_in_guest
 from testbed.lab import calibration
 from testbed.machines.host import check_host, run_on_host
+from testbed.machines.places import Places
 from testbed.machines.terminal import AT_PROMPT, ENDING, user_terminal
-from testbed.machines.virtual import START_NS, check_visible, run_in_machine
+from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Step
 from testbed.plan import Plan
 from testbed.probes.captures import capture_pairs
 from testbed.setup import cache
 from testbed.setup.builds import Build
-from testbed.setup.environment import variables
+from testbed.setup.own_code import own_code
 from testbed.setup.privileges import left_to_user
 from testbed.setup.ready import Ready, TorNeed, ensure_ready, ensure_tors, tor_need
-from testbed.toml_file import PROJECT
-
-BASE_MEMORY_MB = 256
-MEMORY_MB_PER_TOR = 48
-"""Of the guest. A Tor of a five-minute run needs 13 MB, its sockets' buffers up to some 16."""
-MEMORY_MB_PER_CAPTURE = 32
-"""Of the guest, for each link that is captured: two programs and their packets."""
-
-BUNDLED_TGEN = (sys.executable, "-m", "testbed.traffic.tgen")
-
-GUEST_STATE = Path("/run/lab")
-"""Where a machine keeps keys, data and sockets: gone with it."""
 
 
 def plan_need(plan: Plan) -> TorNeed:
     """The Tor that a plan runs."""
     return tor_need(plan.tor.source, (patch.file() for patch in plan.tor.patches))
-
-
-def memory_mb(plan: Plan, captures: Collection[str] = ()) -> int:
-    """The guest memory that a plan needs, while the links of some pairs of roles are captured."""
-    captured = sum("-".join(link.roles) in captures for link in plan.links)
-    return BASE_MEMORY_MB + MEMORY_MB_PER_TOR * len(plan.nodes) + MEMORY_MB_PER_CAPTURE * captured
 
 
 def carry_out(
@@ -117,21 +102,18 @@ def _virtual_machine(
     plan: Plan, messages: Console, captures: Collection[str], ready: Ready | None
 ) -> Run:
     """Get the virtual machine ready for a plan."""
-    if plan.tgen:
-        check_visible(Path(plan.tgen.path))
     builds = ready or ensure_ready(messages, [plan_need(plan)])
     tor = builds.tors[plan_need(plan)]
-    memory = memory_mb(plan, captures)
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
         started = datetime.now(UTC)
-        cost = run_in_machine(
+        cost = run_in_guest(
+            plan,
+            guest_places(plan, staging, builds, on_step),
             builds.kernel.product("linux"),
-            experiment_command(plan, staging, tor, *_options(captures)),
-            staging,
-            memory_mb=memory,
-            environment=guest_environment(),
-            on_step=on_step,
+            on_step,
+            *_options(captures),
+            captures=captures,
         )
         return results.MachineFacts(
             machine="virtual",
@@ -139,13 +121,32 @@ def _virtual_machine(
             started=started,
             ended=datetime.now(UTC),
             virtual_start_s=START_NS / 1e9,
-            memory_mb=memory,
+            memory_mb=memory_mb(plan, captures),
             kernel=builds.kernel,
             tor=tor,
             captures=tuple(captures),
         )
 
     return run
+
+
+def guest_places(
+    plan: Plan, directory: Path, ready: Ready, on_step: Callable[[Step], None]
+) -> Places:
+    """What the plan's run finds where in the virtual machine, its bootstrapped network included."""
+    tor = ready.tors[plan_need(plan)]
+    places = _places(plan, directory, tor)
+    network = bootstrapped_network(plan, places, ready.kernel, tor, on_step)
+    return replace(places, network=network.folder)
+
+
+def _places(plan: Plan, directory: Path, tor: Build) -> Places:
+    return Places(
+        run=directory,
+        code=own_code(),
+        tor=tor.folder,
+        generator=Path(plan.tgen.path) if plan.tgen else None,
+    )
 
 
 def _host_machine(
@@ -160,10 +161,12 @@ def _host_machine(
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
         started = datetime.now(UTC)
+        places = _places(plan, staging, tor)
+        (staging / "plan.json").write_text(plan.model_dump_json(indent=1))
         cost, kept_up = run_on_host(
-            experiment_command(plan, staging, tor, *_options(captures)),
+            places.command("testbed.experiment", *_options(captures)),
             staging,
-            environment=guest_environment(),
+            environment=places.variables,
             on_step=on_step,
         )
         return results.MachineFacts(
@@ -184,27 +187,6 @@ def _host_machine(
 
 def _options(captures: Collection[str]) -> list[str]:
     return [f"--capture={pair}" for pair in captures]
-
-
-def experiment_command(
-    plan: Plan, directory: Path, tor: Build, *options: str, module: str = "testbed.experiment"
-) -> list[str]:
-    """The command line that carries out a plan inside a machine.
-
-    The plan is left in the directory for it.
-    """
-    plan_file = directory / "plan.json"
-    plan_file.write_text(plan.model_dump_json(indent=1))
-    return [
-        *(sys.executable, "-m", module),
-        *("--plan", str(plan_file)),
-        *("--tor", str(tor.product("tor"))),
-        *("--directory", str(directory)),
-        *("--state", str(GUEST_STATE)),
-        *options,
-        "--",
-        *([plan.tgen.path] if plan.tgen else BUNDLED_TGEN),
-    ]
 
 
 def open_shell(plan: Plan, messages: Console, progress: "ProgressBar") -> None:
@@ -233,15 +215,15 @@ def open_shell(plan: Plan, messages: Console, progress: "ProgressBar") -> None:
             else:
                 progress.show(step)
 
-        options = [] if sys.stdin.isatty() else ["--piped"]
-        tor = ready.tors[plan_need(plan)]
-        run_in_machine(
+        options = [f"--shown-as={directory}", *([] if sys.stdin.isatty() else ["--piped"])]
+        run_in_guest(
+            plan,
+            _places(plan, directory, ready.tors[plan_need(plan)]),
             ready.kernel.product("linux"),
-            experiment_command(plan, directory, tor, *options, module="testbed.shell"),
-            directory,
-            memory_mb=memory_mb(plan),
-            environment=guest_environment() | {"TERM": os.environ.get("TERM", "dumb")},
-            on_step=on_step,
+            on_step,
+            *options,
+            module="testbed.shell",
+            variables={"TERM": os.environ.get("TERM", "dumb")},
             terminal=terminal.machine_end,
         )
 
@@ -257,24 +239,14 @@ def calibrate(
     ready = ensure_ready(messages, [])
     # Like a run's, so that what a kill -9 leaves is removed by the next call.
     with results.staging(cache.subfolder("runs") / "calibration") as directory:
-        plan_file = directory / "plan.json"
-        plan_file.write_text(plan.model_dump_json())
-        command = [sys.executable, "-m", "testbed.lab.calibration"]
-        run_in_machine(
+        run_in_guest(
+            plan,
+            Places(run=directory, code=own_code()),
             ready.kernel.product("linux"),
-            [*command, "--plan", plan_file, "--directory", directory],
-            directory,
-            memory_mb=memory_mb(plan),
-            environment=guest_environment(),
-            on_step=on_step,
+            on_step,
+            module="testbed.lab.calibration",
         )
         return calibration.read_calibration(directory)
-
-
-def guest_environment() -> dict[str, str]:
-    """What a Python of the project needs to know inside a machine."""
-    wanted = ("PYTHONPATH", "PYTHONNOUSERSITE")
-    return {name: variables(PROJECT)[name] for name in wanted} | {"PYTHONUNBUFFERED": "1"}
 
 
 class _Clock(ProgressColumn):

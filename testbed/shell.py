@@ -15,8 +15,9 @@ from rich.table import Table
 from stem import ControllerError
 
 from testbed.errors import TestbedError
-from testbed.experiment import arguments_of, errors_told, playing_traffic, ready_network
+from testbed.experiment import playing_traffic, ready_network
 from testbed.lab.network import Lab
+from testbed.machines.inside import arguments_of, errors_told
 from testbed.machines.terminal import AT_PROMPT, ENDING
 from testbed.plan import Plan
 from testbed.probes.record import Record
@@ -31,11 +32,19 @@ A node's name and a command run the command there: client1 ping guard1
 
 
 def run_shell(
-    plan: Plan, tor: Path, tgen: list[str], directory: Path, state: Path, *, piped: bool
+    plan: Plan,
+    tor: Path,
+    tgen: list[str],
+    directory: Path,
+    state: Path,
+    *,
+    shown_as: Path,
+    piped: bool,
 ) -> None:
     """Open the plan's lab, bootstrap it, and carry out what the user types.
 
     Args:
+        shown_as: where users find the directory.
         piped: the commands come from a pipe: no prompt, and nothing is echoed.
 
     For the others and the errors see `run_experiment`.
@@ -54,7 +63,7 @@ def run_shell(
             subprocess.run(["stty", "-echo", "-onlcr"], check=True)
         else:
             title = f"{plan.scenario}, {plan.variant}, seed {plan.seed}"
-            print(_WELCOME.format(title=title, logs=logs))
+            print(_WELCOME.format(title=title, logs=shown_as / "logs"))
         record.step(AT_PROMPT)
         shell.run()
         record.step(ENDING)
@@ -202,11 +211,20 @@ class LabShell(Cmd):
 def main() -> None:
     """Run as `python -m testbed.shell` by a machine, with a plan in a file."""
     parser = arguments_of(__doc__)
+    parser.add_argument("--shown-as", type=Path, required=True)
     parser.add_argument("--piped", action="store_true")
     given = parser.parse_args()
     plan = Plan.model_validate_json(given.plan.read_text())
     with errors_told(given.directory):
-        run_shell(plan, given.tor, given.tgen, given.directory, given.state, piped=given.piped)
+        run_shell(
+            plan,
+            given.tor,
+            given.tgen,
+            given.directory,
+            given.state,
+            shown_as=given.shown_as,
+            piped=given.piped,
+        )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, Version, ran_wit
 from testbed.runner import carry_out
 from testbed.setup import cache
 from testbed.setup.tor import tree_sha256
-from testbed.topology import load_topology
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,6 @@ def plan_to_repeat(run: Run) -> Plan:
         plan = run.plan
     except TestbedError as error:
         raise InputError(f"{error}: it can't be made again") from None
-    _check_topology(run, plan)
     if plan.tor.source:
         _check_tree(run, Path(plan.tor.source))
     if plan.tgen:
@@ -188,20 +186,6 @@ def _place(out: Path | None) -> Iterator[Path]:
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _check_topology(run: Run, plan: Plan) -> None:
-    try:
-        topology = load_topology(plan.topology)
-    except InputError as error:
-        raise InputError(f"{run.directory} can't be made again: topology: {error}") from None
-    roles = {node.name: node.role for node in plan.nodes}
-    ends = {link.ends for link in plan.links}
-    if topology.roles() != roles or set(topology.emulated_links()) != ends:
-        raise InputError(
-            f"{run.directory} can't be made again: the topology {plan.topology} has other nodes or"
-            " links than it had"
-        )
 
 
 def _check_tree(run: Run, tree: Path) -> None:

@@ -15,7 +15,7 @@ from testbed.bare_host import BareCost, deliver_on_bare_host, on_loopback
 from testbed.bench import Bench
 from testbed.errors import TestbedError
 from testbed.plan import make_plan
-from testbed.runner import BUNDLED_TGEN, plan_need
+from testbed.runner import plan_need
 from testbed.setup.builds import Build
 from testbed.setup.ready import ensure_ready
 from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
@@ -80,9 +80,7 @@ def test_a_tor_that_does_not_start_is_named(
         (tmp_path / program).chmod(0o755)
     monkeypatch.setattr(bare_host, "_in_own_network", list)
     with pytest.raises(TestbedError, match="the network on the bare host ended with status 1"):
-        deliver_on_bare_host(
-            make_plan("One", "vanilla"), Build(tmp_path), BUNDLED_TGEN, 1.0, tmp_path
-        )
+        deliver_on_bare_host(make_plan("One", "vanilla"), Build(tmp_path), 1.0, tmp_path)
 
 
 @pytest.mark.experiment
@@ -118,7 +116,7 @@ def test_it_delivers_and_opens_nothing_but_the_loopback(
     looker.start()
     try:
         started_s = time.monotonic()
-        cost = deliver_on_bare_host(plan, tor, BUNDLED_TGEN, 20.0, tmp_path)
+        cost = deliver_on_bare_host(plan, tor, 20.0, tmp_path)
         took_s = time.monotonic() - started_s
     finally:
         ended.set()

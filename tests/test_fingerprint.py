@@ -147,8 +147,8 @@ print("\\n".join(m.__file__ for n, m in sys.modules.items() if n.split(".")[0] =
 
 
 def test_an_edited_experiment_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("testbed/experiment.py", "testbed/cli.py", "topologies/one.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("testbed/experiment.py", "testbed/cli.py", "tor-configs/torrc/one.torrc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("# as it was\n")
     monkeypatch.setattr("testbed.results.made_by.PROJECT", tmp_path)
     before = files_sha256()
@@ -158,7 +158,8 @@ def test_an_edited_experiment_is_another(tmp_path: Path, monkeypatch: pytest.Mon
     assert files_sha256() == before
     (tmp_path / "testbed" / "experiment.py").write_text("# another word\n")
     edited = files_sha256()
-    (tmp_path / "topologies" / "one.py").rename(tmp_path / "topologies" / "two.py")
+    torrc = tmp_path / "tor-configs" / "torrc" / "one.torrc"
+    torrc.rename(torrc.with_name("two.torrc"))
     assert len({before, edited, files_sha256()}) == 3
 
 

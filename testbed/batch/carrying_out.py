@@ -28,7 +28,8 @@ from testbed.batch.notes import BEGUN, ENDED, UNEXPLAINED, Note
 from testbed.batch.slurm import Slurm
 from testbed.batch.standing import Standing, look_up, set_aside
 from testbed.errors import InputError, TestbedError
-from testbed.runner import memory_mb, plan_need
+from testbed.guest import memory_mb
+from testbed.runner import plan_need
 from testbed.setup import cache, steps
 from testbed.setup.environment import variables
 from testbed.setup.ready import Ready, ensure_ready

@@ -3,7 +3,6 @@
 Only the lab runs for it, no Tor; a run's own premise is `probes.premise`'s.
 """
 
-import argparse
 import math
 import socket
 import statistics
@@ -21,6 +20,7 @@ from rich.table import Table
 
 from testbed.errors import TestbedError
 from testbed.lab.network import Direction, Lab, running_lab
+from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan import FULL_SIZE_PACKET_BYTES, Link, Plan, PlanPart
 from testbed.probes.record import Record
 
@@ -465,19 +465,14 @@ def _link_name(link: Link) -> str:
 
 def main() -> None:
     """Run as `python -m testbed.lab.calibration` by a machine, with a plan in a file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plan", type=Path, required=True)
-    parser.add_argument("--directory", type=Path, required=True)
+    parser = arguments_of(__doc__)
     parser.add_argument(
         "--gso-max-segs", type=int, default=1, help="instead of 1: the calibration must fail"
     )
     given = parser.parse_args()
     plan = Plan.model_validate_json(given.plan.read_text())
-    try:
+    with errors_told(given.directory):
         run_calibration(plan, given.directory, given.gso_max_segs)
-    except TestbedError as error:
-        (given.directory / "error.txt").write_text(f"{error}\n")
-        raise SystemExit(1) from error
 
 
 if __name__ == "__main__":

@@ -24,11 +24,13 @@ from pyroute2 import IPRoute, netns
 from testbed.errors import TestbedError
 from testbed.lab import links
 from testbed.plan import Link, Plan
-from testbed.topology import RELAY_ROLES, TorTopo, load_topology
+from testbed.topology import RELAY_ROLES
 
 Made = TypeVar("Made")
 
 MANAGEMENT_PREFIX_LENGTH = 16
+MANAGEMENT_SWITCH = "s1"
+"""LinuxBridge takes no other kind of name."""
 
 SYSCTLS = {
     # Mininet's own values (Mininet.init), written out so that no host's differ.
@@ -331,16 +333,26 @@ def running_lab(plan: Plan) -> Iterator[Lab]:
     Raises:
         pyroute2.NetlinkError: the kernel refuses a link's setting (it has no netem, say).
     """
-    topology: TorTopo = load_topology(plan.topology)
-    network: Any = Mininet(
-        topo=topology, host=_Node, switch=LinuxBridge, controller=None, waitConnected=False
-    )
+    network: Any = Mininet(host=_Node, switch=LinuxBridge, controller=None, waitConnected=False)
     with ExitStack() as stack:
         stack.callback(network.stop)
+        _add_nodes(network, plan)
         network.start()
         lab = Lab(plan, network, stack)
         lab._set_up()
         yield lab
+
+
+def _add_nodes(network: Any, plan: Plan) -> None:  # noqa: ANN401 - Mininet has no types
+    """Add the plan's nodes and links, then the switch that all Tors are on, past the links."""
+    for node in plan.nodes:
+        network.addHost(node.name)
+    for link in plan.links:
+        network.addLink(*link.ends)
+    switch = network.addSwitch(MANAGEMENT_SWITCH)
+    for node in plan.nodes:
+        if node.management_address:
+            network.addLink(node.name, switch)
 
 
 def _index(netlink: IPRoute, interface: str) -> int:

@@ -4,6 +4,7 @@ What the command does is not known here; how the kernel is built is `setup.kerne
 """
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 import psutil
@@ -28,9 +30,24 @@ from testbed.machines.watching import (
     write_command,
 )
 from testbed.setup import cache
+from testbed.setup.environment import SYSTEM_PYTHON
 from testbed.setup.steps import dying_with_us
 
-INIT = Path(__file__).with_name("init.sh")
+INIT = Path(__file__).with_name("guest_init.py")
+
+FIRST_STEPS = """
+import ctypes, os
+mount = ctypes.CDLL(None).mount
+mount(b'run', b'/run', b'tmpfs', 0, None)
+os.makedirs('{run}')
+mount(b'none', b'{run}', b'hostfs', 0, os.environb[b'HYDRA_STAGING'])
+exec(open('{run}/{init}').read())
+"""
+"""What the guest's first process does before it can read `INIT`, which lies in the run's directory;
+on the kernel's command line, and so without quotation marks."""
+
+PATH_BYTES = 1000
+"""How long the guest's kernel is told that a path of the host is: as long as any other."""
 
 START_NS = 1_800_000_000 * 10**9
 """Where every machine's clock starts (15 January 2027): no run sees another wall clock."""
@@ -46,8 +63,8 @@ HANG_VIRTUAL_S = 86_400.0
 TERMINAL = "tty1"
 """The guest's name of the terminal that it is given, if it is."""
 
-HIDDEN = ("/proc", "/sys", "/dev", "/run")
-"""Where the guest mounts file systems of its own over the host's."""
+RUN = Path("/run/testbed/run")
+"""Where the guest sees the directory of its run, wherever that lies on the host."""
 
 MEMORY_FOLDERS = ("/dev/shm", "/tmp")
 """Where the guest's memory lies as a file, unless TMPDIR says otherwise."""
@@ -67,6 +84,9 @@ def run_in_machine(
     memory_mb: int,
     environment: Mapping[str, str],
     on_step: Callable[[Step], None],
+    mounts: Mapping[Path, Path] = MappingProxyType({}),
+    entropy_seed: int = 0,
+    start_ns: int = START_NS,
     terminal: int | None = None,
 ) -> Cost:
     """Boot a machine, run a command in it as root, and wait until it has switched itself off.
@@ -76,10 +96,15 @@ def run_in_machine(
 
     Args:
         kernel: the user-mode kernel.
-        staging: a directory of this run alone; the console goes to `logs/kernel.log` in it.
+        staging: a directory of this run alone, which the guest sees as `RUN`; the console goes to
+            `logs/kernel.log` in it.
         memory_mb: the guest's.
-        environment: variables for the command.
+        environment: all the command's variables, beside PATH, HOME, LC_ALL and TZ.
         on_step: called with each new step.
+        mounts: the host's folders that the guest sees elsewhere, too, and can't write to, by their
+            paths in the guest: what lies at the same place in every run can't change its result.
+        entropy_seed: 64 bits from which all that the guest takes for chance follows.
+        start_ns: when the guest's clock begins, after the epoch.
         terminal: the descriptor of a terminal that the command runs on, in real time: a user
             would not notice how virtual time passes.
 
@@ -88,15 +113,25 @@ def run_in_machine(
             stood still; says so with the log's tail. Or there is no room for its memory.
         InputError: a path that the guest can't see.
     """
-    check_visible(kernel, staging, INIT)
+    check_path(staging)
     memory_folder = _memory_folder(memory_mb)
     write_command(staging, command, environment)
+    _write_mounts(staging, mounts)
     console = staging / "logs" / "kernel.log"
     console.parent.mkdir(exist_ok=True)
     with _free_core() as core, console.open("wb") as output:
         start_s = time.monotonic()
-        machine = _booted(kernel, staging, memory_mb, memory_folder, core, output, terminal)
-        watch = _Watch(machine, staging, console, on_step, by_hand=terminal is not None)
+        if terminal is None:
+            mode = [
+                "time-travel=inf-cpu",
+                f"time-travel-start={start_ns}",
+                f"entropy={entropy_seed:x}",
+            ]
+        else:
+            mode = [f"con1=fd:{terminal}", f"HYDRA_TERMINAL={TERMINAL}"]
+        machine = _booted(kernel, staging, memory_mb, memory_folder, core, output, mode, terminal)
+        start = Step(start_ns / 1e9, "booting", 0.0, 0.0)
+        watch = _Watch(machine, start, staging, console, on_step, by_hand=terminal is not None)
         try:
             cpu_s = watch.until_end()
         finally:
@@ -104,24 +139,34 @@ def run_in_machine(
             shutil.rmtree(staging / ".uml", ignore_errors=True)
         wall_s = time.monotonic() - start_s
     _check_end(staging, console, machine.returncode)
-    return Cost(watch.last.time_s - START_NS / 1e9, wall_s, cpu_s)
+    return Cost(watch.last.time_s - watch.start_s, wall_s, cpu_s)
 
 
-def check_visible(*paths: Path) -> None:
-    """See that a machine can use some paths.
+def _write_mounts(staging: Path, mounts: Mapping[Path, Path]) -> None:
+    """Leave the mounts for the guest's first process, a shell."""
+    folders = {str(place): _evenly_long(folder) for place, folder in mounts.items()}
+    (staging / "mounts.json").write_text(json.dumps(folders))
+    shutil.copyfile(INIT, staging / INIT.name)
+
+
+def _evenly_long(path: Path) -> str:
+    """A path as the host's kernel knows it, behind slashes that say nothing.
+
+    How much room a string takes shows in when the guest's kernel has what to do.
+    """
+    return str(path.resolve()).rjust(PATH_BYTES, "/")
+
+
+def check_path(path: Path) -> None:
+    """See that the kernel can be told the path of a run's directory.
 
     Raises:
-        InputError: one that the guest can't see, or its kernel can't be told.
+        InputError: it can't.
     """
-    for path in paths:
-        whole = path.resolve()
-        if any(whole.is_relative_to(hidden) for hidden in HIDDEN):
-            raise InputError(
-                f"{whole}: the virtual machine can't see what lies below {', '.join(HIDDEN)}:"
-                " put it elsewhere (--out, --tgen, HYDRA_CACHE)"
-            )
-        if '"' in str(whole):
-            raise InputError(f"{whole}: a quotation mark in a path can't be passed to the kernel")
+    if '"' in str(path.resolve()):
+        raise InputError(
+            f"{path.resolve()}: a quotation mark in a path can't be passed to the kernel"
+        )
 
 
 def _memory_folder(memory_mb: int) -> str:
@@ -145,28 +190,32 @@ def _booted(
     memory_folder: str,
     core: int,
     output: IO[bytes],
+    mode: Sequence[str],
     terminal: int | None,
 ) -> subprocess.Popen[bytes]:
     """Start the kernel, pinned to one core: unpinned, a system call costs twenty times as much.
 
     It dies with this process, and its children with it, even of kill -9.
     """
-    virtual_time = ["time-travel=inf-cpu", f"time-travel-start={START_NS}"]
-    real_time = [f"con1=fd:{terminal}", f"HYDRA_TERMINAL={TERMINAL}"]
     arguments = [
         f"mem={memory_mb}M",
         "rootfstype=hostfs",
         "rootflags=/",
         "rw",
-        f'init="{INIT.resolve()}"',
-        f'HYDRA_STAGING="{staging.resolve()}"',
+        f'HYDRA_STAGING="{_evenly_long(staging)}"',
+        f"init={SYSTEM_PYTHON}",
         "seccomp=on",
         "con=null",
         "con0=null,fd:1",
-        *(virtual_time if terminal is None else real_time),
+        *mode,
         "noreboot",
         "quiet",
         "panic=-1",
+        "--",
+        "-S",
+        "-E",
+        "-c",
+        f'"{FIRST_STEPS.format(run=RUN, init=INIT.name)}"',
     ]
     # In its home the kernel makes a directory .uml.
     return subprocess.Popen(
@@ -190,6 +239,7 @@ class _Watch:
     def __init__(
         self,
         machine: subprocess.Popen[bytes],
+        start: Step,
         staging: Path,
         console: Path,
         on_step: Callable[[Step], None],
@@ -197,7 +247,8 @@ class _Watch:
         by_hand: bool,
     ) -> None:
         """Of a machine whose command may wait for ever for what a user types, or not."""
-        self.last = Step(START_NS / 1e9, "booting", 0.0, 0.0)
+        self.last = start
+        self.start_s = start.time_s
         self._machine = machine
         self._steps = Steps(staging)
         self._console = console
@@ -239,7 +290,7 @@ class _Watch:
         still_s = time.monotonic() - self._advanced_at_s
         if still_s < STALL_WALL_S:
             return
-        at_s = self.last.time_s - START_NS / 1e9
+        at_s = self.last.time_s - self.start_s
         busy_s = self._cpu_s() - self._cpu_at_advance_s
         if busy_s > STALL_CPU_S:
             raise failure(

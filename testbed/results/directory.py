@@ -25,7 +25,7 @@ from testbed.results.summary import ERROR, SUMMARY, Check, Cost, Summary
 from testbed.results.tables import SCHEMAS, Recorded, read_recorded
 from testbed.setup.sources import sha256_of
 
-EXCHANGED = ("plan.json", "command", "status")
+EXCHANGED = ("plan.json", "command", "mounts.json", "guest_init.py", "status")
 """What passes between runner and machine; the manifest has the plan, too."""
 
 PATCHES = "patches"

@@ -17,7 +17,7 @@ FILES = "files"
 SHOWN_DIGITS = 16
 """Of a hash, where people read it. A build's key has no more."""
 
-FOLDERS = ("testbed", "topologies", "tor-configs/torrc")
+FOLDERS = ("testbed", "tor-configs/torrc")
 AROUND_RUNS = (
     *("batch", "setup", "bare_host.py", "bench.py", "cli.py", "repeats.py", "shell.py"),
     *("up_to_date.py", "verify.py"),
@@ -30,7 +30,7 @@ Manifest = Mapping[str, Any]
 def files_sha256() -> str:
     """A hash over the testbed's files that make a run: their names and contents.
 
-    Scenarios and variants aren't among them: what they say is in the plan.
+    Scenarios, topologies and variants aren't among them: what they say is in the plan.
     """
     total = hashlib.sha256()
     left_out = {PROJECT / "testbed" / name for name in AROUND_RUNS}

@@ -88,7 +88,13 @@ def finished(recipe: Recipe) -> Build | None:
     return Build(folder) if (folder / METADATA).exists() else None
 
 
-def build(recipe: Recipe, make: Callable[[Path, Path], None], progress: Progress) -> Build:
+def build(
+    recipe: Recipe,
+    make: Callable[[Path, Path], None],
+    progress: Progress,
+    *,
+    room_bytes: int = ROOM_BYTES,
+) -> Build:
     """Return the build of a recipe; make it first where the cache has none.
 
     Args:
@@ -96,6 +102,7 @@ def build(recipe: Recipe, make: Callable[[Path, Path], None], progress: Progress
         make: puts the products into the folder it is given, and writes to the log it is given.
             The folder comes into its place only when `make` has returned.
         progress: shows the build.
+        room_bytes: what must be free before it begins.
 
     Raises:
         TestbedError: no room, or whatever `make` raises.
@@ -113,7 +120,7 @@ def build(recipe: Recipe, make: Callable[[Path, Path], None], progress: Progress
         if (known := finished(recipe)) is not None:
             return known
         _sweep(builds, recipe.name)
-        return _make(recipe, make, progress)
+        return _make(recipe, make, progress, room_bytes)
     finally:
         lock.release()
 
@@ -195,14 +202,16 @@ def _sweep(builds: Path, name: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _make(recipe: Recipe, make: Callable[[Path, Path], None], progress: Progress) -> Build:
+def _make(
+    recipe: Recipe, make: Callable[[Path, Path], None], progress: Progress, room_bytes: int
+) -> Build:
     folder = _folder(recipe)
     partial = folder.parent / _partial_name(recipe.name, recipe.key)
     free_bytes = shutil.disk_usage(folder.parent).free
-    if free_bytes < ROOM_BYTES:
+    if free_bytes < room_bytes:
         raise TestbedError(
             f"{folder.parent} has {free_bytes / 1e9:.1f} GB of room, a build needs "
-            f"{ROOM_BYTES / 1e9:.0f} GB: free some, or set HYDRA_CACHE to another folder"
+            f"{room_bytes / 1e9:.1f} GB: free some, or set HYDRA_CACHE to another folder"
         )
     partial.mkdir()
     start_s = time.monotonic()

@@ -3,6 +3,7 @@
 It is kept in the cache, one per requirements.txt and Python. Standard library only.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -17,6 +18,10 @@ from testbed.setup import cache, packages, steps
 
 # Debian's own: Mininet's module is installed for no other.
 SYSTEM_PYTHON = Path("/usr/bin/python3")
+# Where the virtual machine sees the environment.
+GUEST_FOLDER = Path("/run/testbed/environment")
+# Raised when the way of making an environment changes.
+STEPS = 2
 # Written last, so an environment without it is not finished.
 STAMP = "ready"
 
@@ -26,7 +31,7 @@ def environment_folder(project: Path) -> Path:
     # /usr/bin/python3 is a link to the versioned program: its name changes with Debian's release.
     python = SYSTEM_PYTHON.resolve().name
     requirements = (project / "requirements.txt").read_bytes()
-    key = hashlib.sha256(python.encode() + b"\0" + requirements).hexdigest()[:16]
+    key = hashlib.sha256(f"{python} {STEPS}".encode() + b"\0" + requirements).hexdigest()[:16]
     return cache.subfolder("environments") / key
 
 
@@ -71,7 +76,8 @@ def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
     with progress.step("Installing Python packages"):
         make = [str(SYSTEM_PYTHON), "-m", "venv", "--system-site-packages", str(folder)]
         steps.run_logged(make, log)
-        install = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+        _leave_out_paths(folder / "pyvenv.cfg")
+        install = ["-m", "pip", "install", "--no-input", "--no-compile", "--disable-pip-version-check"]
         pinned = ["--requirement", str(project / "requirements.txt")]
         try:
             steps.run_logged([str(folder / "bin/python"), *install, *pinned], log)
@@ -79,7 +85,33 @@ def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
             raise TestbedError(
                 f"Python packages could not be installed (is the network there?): {error}"
             ) from error
+    _compile(folder, log)
     (folder / STAMP).write_text("")
+
+
+def _leave_out_paths(configuration: Path) -> None:
+    """Leave out what `venv` says of how it was called: every Python reads it, and its length shows.
+
+    In a run, where memory lies decides in which order Python goes through some of its sets.
+    """
+    lines = configuration.read_text(encoding="utf-8").splitlines(keepends=True)
+    told = ("command", "executable")
+    configuration.write_text(
+        "".join(line for line in lines if not line.startswith(told)), encoding="utf-8"
+    )
+
+
+def _compile(folder: Path, log: Path) -> None:
+    """Compile the packages, alike for all users to the length of each file.
+
+    pip would write the paths of this user's cache into the files, and Python would compare their
+    times with the sources' at each use: both would show in a run's virtual time.
+    """
+    compile_all = ["-m", "compileall", "-f", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
+    paths = ["-s", str(folder), "-p", str(GUEST_FOLDER), str(folder / "lib")]
+    # A few packages bring files that are meant for other versions of Python: no failure.
+    with contextlib.suppress(TestbedError):
+        steps.run_logged([str(folder / "bin/python"), *compile_all, *paths], log)
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class RunningTor:
 
 
 class TorNetwork:
-    """The authority, relays and clients of a run. Made by `running_tors`, which ends them."""
+    """The authority, relays and clients of a run, with their relays' fingerprints."""
 
     def __init__(self, tors: dict[str, RunningTor], fingerprints: dict[str, str]) -> None:
         self.tors = tors
@@ -81,13 +81,21 @@ class TorNetwork:
     def __getitem__(self, name: str) -> RunningTor:
         return self.tors[name]
 
+    def learn_fingerprints(self) -> None:
+        """Ask each relay for its fingerprint."""
+        self.fingerprints = {
+            name: tor.controller.get_info("fingerprint")
+            for name, tor in self.tors.items()
+            if tor.node.role in RELAY_ROLES
+        }
+
     def ended(self) -> list[str]:
         """The Tors that have ended although nobody asked them to."""
         return [name for name, tor in self.tors.items() if tor.has_ended()]
 
 
 @contextmanager
-def running_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[TorNetwork]:
+def bootstrapped_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[TorNetwork]:
     """Bootstrap the plan's Tor network and end it afterwards.
 
     The stages: the authority gets its keys and starts; the relays start and publish; when the
@@ -105,15 +113,48 @@ def running_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[To
             something failed, now or later, while a Tor had ended, and the message names that.
     """
     plan = lab.plan
-    files = {
-        node.name: TorFiles(node.name, state / node.name, logs / f"tor-{node.name}.log")
-        for node in plan.nodes_with("authority", *RELAY_ROLES, "client")
-    }
+    files = _files(plan, state, logs)
     for each in files.values():
         each.data.mkdir(parents=True, mode=0o700)
-        each.directory.chmod(0o700)
     authority = plan.nodes_with("authority")[0]
-    identity = _make_authority_identity(authority, files[authority.name], binary)
+    _make_authority_keys(authority, files[authority.name], binary)
+    with _started_as_asked(lab, binary, files) as (network, start):
+        start(authority)
+        for relay in plan.nodes_with(*RELAY_ROLES):
+            start(relay)
+        network.learn_fingerprints()
+        _let_vote(network.fingerprints, network[authority.name].controller)
+        _wait_for_consensus(plan, network, network[authority.name].controller)
+        for client in plan.nodes_with("client"):
+            start(client)
+        _wait_for_knowledge(plan, network, [*RELAY_ROLES, "client"])
+        yield network
+
+
+@contextmanager
+def resumed_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[TorNetwork]:
+    """Start the Tors of a network that was bootstrapped before; `state` has what they kept.
+
+    The consensus must be of the lab's clock. For the rest see `bootstrapped_tors`.
+    """
+    plan = lab.plan
+    with _started_as_asked(lab, binary, _files(plan, state, logs)) as (network, start):
+        for node in plan.nodes_with("authority", *RELAY_ROLES, "client"):
+            start(node)
+        network.learn_fingerprints()
+        _wait_for_knowledge(plan, network, [*RELAY_ROLES, "client"])
+        yield network
+
+
+@contextmanager
+def _started_as_asked(
+    lab: Lab, binary: Path, files: Mapping[str, TorFiles]
+) -> Iterator[tuple[TorNetwork, Callable[[Node], None]]]:
+    """A network that has the Tors that were started, and what starts one; ends them in reverse."""
+    for each in files.values():
+        each.directory.chmod(0o700)
+    authority = lab.plan.nodes_with("authority")[0]
+    identity = _authority_identity(authority, files[authority.name], binary)
     network = TorNetwork({}, {})
     with ExitStack() as stack:
 
@@ -123,19 +164,14 @@ def running_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[To
             network.tors[node.name] = tor
 
         with _ends_named(network):
-            start(authority)
-            for relay in plan.nodes_with(*RELAY_ROLES):
-                start(relay)
-            network.fingerprints = {
-                relay.name: network[relay.name].controller.get_info("fingerprint")
-                for relay in plan.nodes_with(*RELAY_ROLES)
-            }
-            _let_vote(network.fingerprints, network[authority.name].controller)
-            _wait_for_consensus(plan, network, network[authority.name].controller)
-            for client in plan.nodes_with("client"):
-                start(client)
-            _wait_for_knowledge(plan, network, [*RELAY_ROLES, "client"])
-            yield network
+            yield network, start
+
+
+def _files(plan: Plan, state: Path, logs: Path) -> dict[str, TorFiles]:
+    return {
+        node.name: TorFiles(node.name, state / node.name, logs / f"tor-{node.name}.log")
+        for node in plan.nodes_with("authority", *RELAY_ROLES, "client")
+    }
 
 
 @contextmanager
@@ -170,7 +206,7 @@ def wait_until(
         time.sleep(interval_s)
 
 
-def _make_authority_identity(node: Node, files: TorFiles, binary: Path) -> AuthorityIdentity:
+def _make_authority_keys(node: Node, files: TorFiles, binary: Path) -> None:
     """Give the authority its keys, before any Tor starts, as all of them must know it."""
     keys = files.data / "keys"
     keys.mkdir(mode=0o700)
@@ -179,7 +215,10 @@ def _make_authority_identity(node: Node, files: TorFiles, binary: Path) -> Autho
         *("-m", "12", "-a", f"{node.management_address}:{AUTHORITY_DIR_PORT}"),
     ]
     subprocess.run(generate, cwd=keys, input=b"lab\n", check=True, capture_output=True)
-    certificate = (keys / "authority_certificate").read_text()
+
+
+def _authority_identity(node: Node, files: TorFiles, binary: Path) -> AuthorityIdentity:
+    certificate = (files.data / "keys" / "authority_certificate").read_text()
     show: list[str | Path] = [
         *(binary, "--list-fingerprint", "--quiet", "-f", "/dev/null", "--ignore-missing-torrc"),
         *("--DataDirectory", files.data, "--Nickname", node.name, "--SocksPort", "0"),

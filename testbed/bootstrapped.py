@@ -1,0 +1,125 @@
+"""Bootstrapped networks: what each Tor of a plan knows when its network is ready, in the cache.
+
+All virtual machines begin at the same instant. So a network is bootstrapped once, in a machine of
+its own that begins earlier, and every run begins from what its Tors have kept. What happens in that
+machine is `tor.bootstrap`'s.
+"""
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from testbed.errors import TestbedError
+from testbed.guest import run_in_guest
+from testbed.machines.places import Places
+from testbed.machines.virtual import START_NS
+from testbed.machines.watching import Step
+from testbed.plan import Link, Plan
+from testbed.setup import builds
+from testbed.setup.builds import Build, Ingredient, Recipe
+from testbed.setup.own_code import code_sha256
+from testbed.setup.sources import sha256_of
+from testbed.setup.steps import Progress
+from testbed.tor.bootstrap import NETWORK
+
+STEPS = 1
+HEAD_START_NS = 600 * 10**9
+"""By how much earlier the machine's clock begins, in which a network is bootstrapped."""
+
+ROOM_BYTES = 100_000_000
+_SHA256 = f"{NETWORK}.sha256"
+_RATE_BIT_PER_S = 1_000_000_000
+
+
+def bootstrapped_network(
+    plan: Plan, places: Places, kernel: Build, tor: Build, on_step: Callable[[Step], None]
+) -> Build:
+    """The network of a plan, ready for circuits: product `NETWORK`, an archive.
+
+    It is made where the cache has none, or has a damaged one. The same network and Tor give the
+    same bytes, whatever the plan's links, traffic and seed are.
+
+    Raises:
+        TestbedError: it could not be bootstrapped; its logs are kept.
+    """
+    bare = bare_plan(plan)
+    recipe = Recipe(
+        name="network",
+        version=Path(plan.topology).stem,
+        sources=(
+            Ingredient("kernel", kernel.key),
+            Ingredient("tor", tor.key),
+            Ingredient("code", code_sha256()),
+        ),
+        configuration=json.dumps(bare.model_dump(mode="json"), sort_keys=True),
+        compiler="",
+        steps=STEPS,
+    )
+
+    def make(folder: Path, log: Path) -> None:
+        machine = folder / "machine"
+        machine.mkdir()
+        try:
+            run_in_guest(
+                bare,
+                replace(places, run=machine, generator=None, network=None),
+                kernel.product("linux"),
+                lambda step: on_step(replace(step, name=f"once for this network: {step.name}")),
+                module="testbed.tor.bootstrap",
+                start_ns=START_NS - HEAD_START_NS,
+            )
+        except TestbedError as error:
+            logs = log.with_suffix("")
+            shutil.copytree(machine / "logs", logs)
+            raise TestbedError(f"{error}\nits logs are in {logs}") from error
+        (machine / NETWORK).rename(folder / NETWORK)
+        (folder / _SHA256).write_text(sha256_of(folder / NETWORK))
+        shutil.rmtree(machine)
+
+    if (known := builds.finished(recipe)) is not None and not _is_whole(known):
+        shutil.rmtree(known.folder)
+    return builds.build(recipe, make, Progress(io.StringIO()), room_bytes=ROOM_BYTES)
+
+
+def bare_plan(plan: Plan) -> Plan:
+    """Of a plan, what its bootstrapped network depends on: nodes, links as such, Tor's settings."""
+    return plan.model_copy(
+        update={
+            "scenario": "bootstrap",
+            "scenario_title": "",
+            "variant_title": "",
+            "topology": "",
+            "traffic_overridden": False,
+            "seed": 0,
+            "duration_s": 0.0,
+            "links": tuple(_plain(link) for link in plan.links),
+            "traffic_by_client": {},
+            "competing": (),
+            "tor": plan.tor.model_copy(update={"variant": "", "source": None, "patches": ()}),
+            "tgen": None,
+        }
+    )
+
+
+def _plain(link: Link) -> Link:
+    return Link(
+        ends=link.ends,
+        roles=link.roles,
+        rate_bit_per_s=_RATE_BIT_PER_S,
+        delay_ms=0.0,
+        loss=0.0,
+        queue_packets=1000,
+        netem_seeds=(0, 0),
+    )
+
+
+def _is_whole(network: Build) -> bool:
+    """Whether an archive is as it was made. A network of other ingredients has another name."""
+    try:
+        said = (network.folder / _SHA256).read_text()
+        return sha256_of(network.folder / NETWORK) == said
+    except OSError:
+        return False

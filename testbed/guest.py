@@ -1,0 +1,67 @@
+"""One of the testbed's modules in the virtual machine, for a plan: all that it sees and is given.
+
+The machine is `machines.virtual`'s; what a run's results are made of is `runner`'s to say.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from testbed.machines.places import Places, seen_by_guest
+from testbed.machines.virtual import START_NS, run_in_machine
+from testbed.machines.watching import Cost, Step
+from testbed.plan import Plan
+from testbed.seeds import derived_seed
+
+BASE_MEMORY_MB = 256
+MEMORY_MB_PER_TOR = 48
+"""Of the guest. A Tor of a five-minute run needs 13 MB, its sockets' buffers up to some 16."""
+MEMORY_MB_PER_CAPTURE = 32
+"""Of the guest, for each link that is captured: two programs and their packets."""
+
+
+def memory_mb(plan: Plan, captures: Collection[str] = ()) -> int:
+    """The guest memory that a plan needs, while the links of some pairs of roles are captured."""
+    captured = sum("-".join(link.roles) in captures for link in plan.links)
+    return BASE_MEMORY_MB + MEMORY_MB_PER_TOR * len(plan.nodes) + MEMORY_MB_PER_CAPTURE * captured
+
+
+def run_in_guest(
+    plan: Plan,
+    places: Places,
+    kernel: Path,
+    on_step: Callable[[Step], None],
+    *options: str,
+    module: str = "testbed.experiment",
+    captures: Collection[str] = (),
+    start_ns: int = START_NS,
+    variables: dict[str, str] | None = None,
+    terminal: int | None = None,
+) -> Cost:
+    """Carry out a plan in a virtual machine.
+
+    What it sees is the same for every user and in every place, and what it takes for chance
+    follows from the plan's seed.
+
+    Args:
+        places: on this host.
+        on_step: called with each step that the module tells.
+        options: the module's, beside those of `Places.command`.
+        captures: pairs of roles whose links the module captures; they need memory.
+        variables: beside those that a Python of the project needs.
+
+    For the others and the errors see `run_in_machine`.
+    """
+    (places.run / "plan.json").write_text(plan.model_dump_json(indent=1))
+    seen, mounts = seen_by_guest(places)
+    return run_in_machine(
+        kernel,
+        seen.command(module, *options),
+        places.run,
+        memory_mb=memory_mb(plan, captures),
+        environment=seen.variables | (variables or {}),
+        on_step=on_step,
+        mounts=mounts,
+        entropy_seed=derived_seed(plan.seed, "entropy", bits=64),
+        start_ns=start_ns,
+        terminal=terminal,
+    )
