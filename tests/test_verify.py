@@ -19,6 +19,7 @@ from test_cli import (
     Panicking,
     StoppedClock,
     folder,
+    machine_runs,
     status_of,
     with_machine,
 )
@@ -95,7 +96,7 @@ def test_an_equal_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_first_difference_is_named(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(runner, "run_in_machine", OtherRtt.run)
+    machine_runs(monkeypatch, OtherRtt)
     status, out, _ = verified(capsys)
     assert status == cli.DIFFERS == 3
     assert out.splitlines()[:2] == [
@@ -107,7 +108,7 @@ def test_the_first_difference_is_named(
 def test_for_programs(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(runner, "run_in_machine", OtherRtt.run)
+    machine_runs(monkeypatch, OtherRtt)
     status, out, _ = verified(capsys, "--json")
     said = json.loads(out)
     assert status == cli.DIFFERS
@@ -152,7 +153,7 @@ def test_the_run_made_again_can_be_kept(run: Path, capsys: pytest.CaptureFixture
 def test_a_run_that_fails_this_time(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(runner, "run_in_machine", Panicking.run)
+    machine_runs(monkeypatch, Panicking)
     status, _, err = verified(capsys)
     assert status == cli.FAILED
     assert "the guest's kernel panicked" in err
