@@ -78,7 +78,7 @@ def table(shown: Table, csv: str) -> str:
         for row in shown.rows
     )
     return (
-        f'<div class="table"><table><caption>{escape(shown.title)}</caption>'
+        f'<div class="table"><table><caption>{escape(shown.heading)}</caption>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
         f'<p class="note">{escape(shown.note)} {_link(csv, "CSV")}</p>'
     )

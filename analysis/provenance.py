@@ -3,20 +3,18 @@
 What came out of them is said in tables.
 """
 
-import hashlib
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from analysis.metrics import CIRCUIT_ROUND_TRIP, THROUGHPUT, TIME_TO_LAST_BYTE, Metric
 from analysis.tables import Table
 from analysis.wording import NOTHING
 from testbed.plan import Patch, Plan, Tor
-from testbed.results import PATCHES, Check, Run
+from testbed.results import Check, Run, kept_patch
+from testbed.results.made_by import ran_with
 from testbed.scenario import SCENARIOS
 from testbed.toml_file import names_in
 from testbed.variant import TOR_CONFIGS
@@ -30,7 +28,7 @@ def runs_table(runs: Sequence[Run], directory: Path) -> Table:
         columns=(
             *("scenario", "traffic", "duration, s", "variant", "seed", "transfers", "failed"),
             *(metric.label for metric in metrics),
-            *("wall time, s", "directory"),
+            *("wall time, s", "fingerprint", "directory"),
         ),
         rows=tuple(
             (
@@ -38,7 +36,8 @@ def runs_table(runs: Sequence[Run], directory: Path) -> Table:
                 *(run.summary.variant, str(run.summary.seed)),
                 *(str(run.summary.transfers.completed), str(run.summary.transfers.failed)),
                 *(_number(metric, run) for metric in metrics),
-                *(f"{run.summary.cost.wall_s:.0f}", str(run.directory.relative_to(directory))),
+                *(f"{run.summary.cost.wall_s:.0f}", run.shown_fingerprint),
+                str(run.directory.relative_to(directory)),
             )
             for run in runs
         ),
@@ -84,7 +83,7 @@ def _checks_table(title: str, checks: Sequence[tuple[Run, Check]]) -> Table:
 
 def versions_table(runs: Sequence[Run]) -> Table:
     """What was used, each version with the number of runs that it was used in."""
-    counts = Counter(entry for run in runs for entry in _versions(run.manifest))
+    counts = Counter(entry for run in runs for entry in _versions(run))
     return Table(
         title="Versions",
         columns=("what", "version", "runs"),
@@ -94,29 +93,12 @@ def versions_table(runs: Sequence[Run]) -> Table:
     )
 
 
-def _versions(manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    project, machine = manifest.get("project", {}), manifest.get("machine", {})
-    changed = " with uncommitted changes" if project.get("dirty") else ""
-    yield "testbed", f"{project.get('version')}, commit {project.get('commit')}{changed}"
-    yield from _build_versions("Tor", manifest.get("tor"))
-    yield from _build_versions("kernel", manifest.get("kernel"))
-    packages = manifest.get("packages", {})
-    yield "Python", str(manifest.get("python"))
-    yield "packages", ", ".join(f"{name} {version}" for name, version in packages.items())
-    yield "machine", f"{machine.get('name')}, {machine.get('memory_mb')} MB"
-    yield "host", ", ".join(f"{key}: {value}" for key, value in machine.get("host", {}).items())
-
-
-def _build_versions(what: str, build: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Of a program that was built; None: the host's own was used."""
-    if build is None:
-        yield what, "the host's"
-        return
-    yield what, f"{build.get('version')}, build {build.get('key')}"
-    yield f"{what}: compiler", str(build.get("compiler"))
-    for kind in ("sources", "patches"):
-        for file in build.get(kind, []):
-            yield f"{what}: {kind}", f"{file.get('name')}, sha256 {file.get('sha256')}"
+def _versions(run: Run) -> Iterator[tuple[str, str]]:
+    for what, version in ran_with(run.manifest).items():
+        if isinstance(version, str):
+            yield what, version
+        else:
+            yield what, ", ".join(f"{name} {each}" for name, each in version.items())
 
 
 @dataclass(frozen=True)
@@ -165,16 +147,10 @@ def _configuration(tor: Tor) -> Iterator[str]:
 
 
 def patch_text(patch: Patch, directory: Path) -> str:
-    """The patch's text as it was used, else a line that says that it isn't there.
-
-    It is in the run directory; runs of before it was kept there may find it where it lay.
-    """
-    for file in (directory / PATCHES / patch.name, patch.file()):
-        with suppress(OSError):
-            content = file.read_bytes()
-            if hashlib.sha256(content).hexdigest() == patch.sha256:
-                return content.decode("utf-8", errors="replace")
-    return f"{patch.path} is not here as it was used; its sha256 was {patch.sha256}."
+    """The patch's text as it was used, else a line that says that it isn't there."""
+    if (file := kept_patch(directory, patch)) is None:
+        return f"{patch.path} is not here as it was used; its sha256 was {patch.sha256}."
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 def commands(runs: Sequence[Run], directory: Path) -> list[str]:

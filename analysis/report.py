@@ -5,7 +5,7 @@ It says in which order things stand; what they are is said by tables, figures an
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis import page, provenance, style
@@ -28,23 +28,39 @@ Section = tuple[str, str]
 
 @dataclass
 class _Folder:
-    """Where a report lies: writes tables and figures there and returns them as HTML."""
+    """Where a report lies: writes tables and figures there and returns them as HTML.
+
+    Attributes:
+        figures: how many there are so far.
+        made_by: what made the runs of the moment, if others stand apart from them.
+    """
 
     path: Path
     figures: int = 0
+    made_by: str = ""
 
     def table(self, table: Table) -> str:
-        name = f"{page.slug(table.title)}.csv"
+        table = replace(table, made_by=table.made_by or self.made_by)
+        name = f"{page.slug(table.heading)}.csv"
         (self.path / name).write_text(as_csv(table), encoding="utf-8")
         return page.table(table, name)
 
     def figure(self, drawing: Drawing) -> str:
         self.figures += 1
+        if self.made_by:
+            drawing = replace(
+                drawing,
+                name=f"{drawing.name}-{page.slug(self.made_by)}",
+                title=f"{drawing.title} ({self.made_by})",
+            )
         return page.figure(drawing, self.figures, *drawing.save(self.path))
 
 
-def write_report(directory: Path, file: Path) -> Found:
+def write_report(directory: Path, file: Path, *, mixed: bool = False) -> Found:
     """Write the report of the runs below a directory; figures and tables lie beside the file.
+
+    Args:
+        mixed: as of `read_runs`.
 
     Returns:
         The runs that it is of, and those that were left out.
@@ -54,7 +70,7 @@ def write_report(directory: Path, file: Path) -> Found:
     """
     if file.suffix != ".html":
         raise InputError(f"--out {file}: give a file that ends in .html")
-    found = _readable(find_runs(directory))
+    found = _readable(find_runs(directory, mixed=mixed))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         sections = list(_sections(found, directory, _Folder(file.parent)))
@@ -67,20 +83,19 @@ def write_report(directory: Path, file: Path) -> Found:
 
 def _readable(found: Found) -> Found:
     """Without the runs whose plan or tables are not as this testbed writes them."""
-    problems = {
-        run.directory: problem
-        for runs in found.valid.values()
-        for run in runs
-        if (problem := _problem(run))
-    }
-    valid = {
-        group: [run for run in runs if run.directory not in problems]
-        for group, runs in found.valid.items()
-    }
-    left_out = [f"{folder}: {problem}" for folder, problem in problems.items()]
-    return Found(
-        {group: runs for group, runs in valid.items() if runs}, [*found.left_out, *left_out]
-    )
+    left_out = [*found.left_out]
+    parts = [replace(part, valid=_readable_groups(part.valid, left_out)) for part in found.parts]
+    return replace(parts[0], left_out=left_out, apart=parts[1:])
+
+
+def _readable_groups(groups: Runs, left_out: list[str]) -> Runs:
+    readable = {}
+    for group, runs in groups.items():
+        problems = {run.directory: _problem(run) for run in runs}
+        left_out += [f"{folder}: {problem}" for folder, problem in problems.items() if problem]
+        if whole := [run for run in runs if not problems[run.directory]]:
+            readable[group] = whole
+    return readable
 
 
 def _problem(run: Run) -> str | None:
@@ -93,25 +108,37 @@ def _problem(run: Run) -> str | None:
 
 
 def _sections(found: Found, directory: Path, folder: _Folder) -> Iterator[Section]:
-    runs = [run for runs in found.valid.values() for run in runs]
-    looks = style.looks(group.variant for group in found.valid)
+    runs = [run for part in found.parts for runs in part.valid.values() for run in runs]
+    looks = style.looks(group.variant for part in found.parts for group in part.valid)
     yield "Results", _results(found, folder)
     yield "Left out", _left_out(found, directory, folder)
     if not runs:
         return
-    yield "Distributions", "".join(map(folder.figure, distributions(found.valid, looks)))
-    for scenario in dict.fromkeys(group.scenario for group in found.valid):
-        yield scenario, _scenario(_only(found.valid, scenario=scenario), looks, folder)
+    for part in found.parts:
+        folder.made_by = part.made_by
+        yield from _figures(part, looks, folder)
+    folder.made_by = ""
     yield "Runs and checks", _runs_and_checks(runs, directory, folder)
     yield "Variants", "".join(map(_variant, provenance.variants(runs)))
     yield "Versions", folder.table(provenance.versions_table(runs))
     yield "Repeat it", page.preformatted("\n".join(provenance.commands(runs, directory)))
 
 
+def _figures(part: Found, looks: style.Looks, folder: _Folder) -> Iterator[Section]:
+    """The sections with figures, of runs that are put together."""
+    of = f" ({part.made_by})" if part.made_by else ""
+    yield f"Distributions{of}", "".join(map(folder.figure, distributions(part.valid, looks)))
+    for scenario in dict.fromkeys(group.scenario for group in part.valid):
+        yield f"{scenario}{of}", _scenario(_only(part.valid, scenario=scenario), looks, folder)
+
+
 def _results(found: Found, folder: _Folder) -> str:
-    number = sum(len(runs) for runs in found.valid.values())
-    words = f"{number} runs count, {len(found.left_out)} are left out."
-    return page.paragraph(words) + "".join(map(folder.table, run_tables(found)))
+    number = sum(part.count for part in found.parts)
+    words = [f"{number} runs count, {len(found.left_out)} are left out."]
+    if found.apart:
+        words += ["They were not all made by the same. What was made by others stands apart:"]
+        words += [f"{part.count} runs were made by {part.made_by}." for part in found.parts]
+    return "".join(map(page.paragraph, words)) + "".join(map(folder.table, run_tables(found)))
 
 
 def _scenario(groups: Runs, looks: style.Looks, folder: _Folder) -> str:

@@ -63,41 +63,61 @@ class Group:
 
 @dataclass(frozen=True)
 class Found:
-    """Runs that were looked for.
+    """Runs that were looked for, all made by the same Tor, kernel, machine and testbed.
 
     Attributes:
         valid: those that count, by group, sorted by seed; the groups in the order of tables.
         left_out: a line for each that doesn't: which, and why.
+        made_by: what made these and not those that stand apart, in words; empty if none do.
+        apart: runs that something else made; nothing is computed of these and those together.
     """
 
     valid: Mapping[Group, Sequence[Run]]
     left_out: Sequence[str]
+    made_by: str = ""
+    apart: Sequence["Found"] = ()
+
+    @property
+    def parts(self) -> tuple["Found", ...]:
+        """All that were found: these and those that stand apart."""
+        return (self, *self.apart)
+
+    @property
+    def count(self) -> int:
+        """How many of these runs count."""
+        return sum(map(len, self.valid.values()))
 
 
-def find_runs(directory: Path) -> Found:
+def find_runs(directory: Path, *, mixed: bool = False) -> Found:
     """Read every run below a directory, in whatever folders they lie.
 
     Directories with a leading dot are runs under way.
+
+    Args:
+        mixed: as of `read_runs`.
 
     Raises:
         InputError: there is no such directory, or no run below it.
     """
     if not directory.is_dir():
         raise InputError(f"{directory} is no directory: give one with run directories below it")
-    found = read_runs(_run_directories(directory))
+    found = read_runs(_run_directories(directory), mixed=mixed)
     if not found.valid and not found.left_out:
         raise InputError(f"{directory} holds no run: make one with ./run.py scenario")
     return found
 
 
-def read_runs(folders: Iterable[Path]) -> Found:
+def read_runs(folders: Iterable[Path], *, mixed: bool = False) -> Found:
     """Read runs and sort them.
 
     Left out, with their reasons: failed, damaged and invalid runs, all but the first run of one
-    plan, which says nothing new, and runs whose machine differs from that of the group's first, or
-    whose plan does in more than the seed.
+    plan, which says nothing new, and runs whose plan differs from that of the group's first in more
+    than the seed, or whose Tor does.
+
+    Args:
+        mixed: put runs together although another Tor, kernel, machine or testbed made them.
     """
-    valid: dict[Group, list[Run]] = defaultdict(list)
+    valid: list[Run] = []
     left_out: list[str] = []
     for folder in folders:
         try:
@@ -106,30 +126,69 @@ def read_runs(folders: Iterable[Path]) -> Found:
         except TestbedError as error:
             left_out.append(f"{folder}: {error}")
             continue
-        group = valid[Group.of(run)]
-        if reason := _reason_against(run, group):
-            left_out.append(f"{folder}: {reason}")
-            continue
-        group.append(run)
-    for runs in valid.values():
-        runs.sort(key=lambda run: run.summary.seed)
-    groups = sorted((group for group in valid if valid[group]), key=lambda group: group.place)
-    return Found({group: valid[group] for group in groups}, left_out)
+        if run.summary.valid:
+            valid.append(run)
+        else:
+            failed = ", ".join(check.name for check in run.summary.checks if not check.ok)
+            left_out.append(f"{folder}: invalid: {failed}")
+    parts = [({}, valid)] if mixed or not valid else _made_alike(valid)
+    grouped = [_grouped(runs, left_out, mixed=mixed) for _, runs in parts]
+    words = _words_for([made_by for made_by, _ in parts])
+    apart = [Found(groups, [], text) for groups, text in zip(grouped[1:], words[1:], strict=True)]
+    return Found(grouped[0], left_out, words[0], apart)
 
 
-def _reason_against(run: Run, group: Sequence[Run]) -> str | None:
-    if not run.summary.valid:
-        failed = ", ".join(check.name for check in run.summary.checks if not check.ok)
-        return f"invalid: {failed}"
-    if group and (machine := run.summary.machine) != group[0].summary.machine:
-        return f"not averaged with {group[0].directory}: it ran on the {machine} machine"
+def _made_alike(runs: Iterable[Run]) -> list[tuple[Mapping[str, str], list[Run]]]:
+    """The runs by what made them, the largest part first.
+
+    A variant with a Tor of its own stands with the first part that is like it in all else.
+    """
+    parts: list[tuple[Mapping[str, str], list[Run]]] = []
+    for run in sorted(runs, key=lambda run: -len(run.makers)):
+        of_run = run.makers.items()
+        alike = (part for made_by, part in parts if of_run <= made_by.items())
+        if (part := next(alike, None)) is None:
+            parts.append((run.makers, [run]))
+        else:
+            part.append(run)
+    return sorted(parts, key=lambda part: -len(part[1]))
+
+
+def _words_for(parts: Sequence[Mapping[str, str]]) -> list[str]:
+    """What each part was made by, as far as that tells it from the others."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    telling = [name for name in names if len({part.get(name) for part in parts}) > 1]
+    return [", ".join(f"{name} {part[name]}" for name in telling if name in part) for part in parts]
+
+
+def _grouped(
+    runs: Iterable[Run], left_out: list[str], *, mixed: bool
+) -> dict[Group, Sequence[Run]]:
+    """The runs in groups, in the order of tables; those that don't fit in are left out."""
+    groups: dict[Group, list[Run]] = defaultdict(list)
+    for run in runs:
+        group = groups[Group.of(run)]
+        if reason := _reason_against(run, group, mixed=mixed):
+            left_out.append(f"{run.directory}: {reason}")
+        else:
+            group.append(run)
+    return {
+        group: sorted(groups[group], key=lambda run: run.summary.seed)
+        for group in sorted(groups, key=lambda group: group.place)
+    }
+
+
+def _reason_against(run: Run, group: Sequence[Run], *, mixed: bool) -> str | None:
     for other in group:
         if other.manifest["plan_key"] == run.manifest["plan_key"]:
             return f"of the same plan as {other.directory}"
     if not group:
         return None
     first = group[0]
-    if differing := differences(run.manifest["plan"], first.manifest["plan"], but_seed=True):
+    differing = differences(run.manifest["plan"], first.manifest["plan"], but_seed=True)
+    if not mixed and run.tor_key != first.tor_key:  # of a variant's own tree
+        differing = differing or f"Tor is of build {run.tor_key}, not {first.tor_key}"
+    if differing:
         return f"not averaged with {first.directory}: {differing}: move one of them elsewhere"
     return None
 

@@ -6,7 +6,7 @@ No run directory is looked for here, and no figure is drawn.
 import csv
 import io
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -43,12 +43,26 @@ class Table:
         columns: headings, with units.
         rows: as many cells each as there are columns.
         note: what the reader must know to read it; one paragraph, or nothing.
+        made_by: what made its runs, if there are such tables of others too; see `Found.made_by`.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    made_by: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The title, and what made its runs if that must be said."""
+        return f"{self.title} ({self.made_by})" if self.made_by else self.title
+
+    def with_maker(self) -> "Table":
+        """For where no title is shown: a first column says what made the runs, if it must."""
+        if not self.made_by:
+            return self
+        rows = tuple((self.made_by, *row) for row in self.rows)
+        return replace(self, columns=("made by", *self.columns), rows=rows)
 
     def column(self, number: int) -> tuple[str, ...]:
         """The cells of a column, counted from 0."""
@@ -57,6 +71,7 @@ class Table:
 
 def as_markdown(table: Table) -> str:
     """The table as Markdown, without title and note, and without a line's end at its end."""
+    table = table.with_maker()
     rules = [
         "---:" if _has_numbers(table.column(number)) else "---"
         for number in range(len(table.columns))
@@ -66,6 +81,7 @@ def as_markdown(table: Table) -> str:
 
 def as_csv(table: Table) -> str:
     """The columns' names and the rows as CSV (RFC 4180)."""
+    table = table.with_maker()
     file = io.StringIO()
     csv.writer(file).writerows([table.columns, *table.rows])
     return file.getvalue()
@@ -77,7 +93,7 @@ def as_rich(table: Table) -> RichTable:
     numbers = [_has_numbers(cells) for cells in columns]
     breaks = _BREAKS if sum(numbers) > _MANY else ()
     shown = RichTable(
-        title=table.title,
+        title=table.heading,
         title_justify="left",
         caption=table.note or None,
         caption_justify="left",
@@ -106,9 +122,13 @@ def print_tables(console: Console, tables: Sequence[Table]) -> None:
 
 
 def run_tables(found: Found) -> list[Table]:
-    """Every table that these runs have rows for."""
-    tables = (throughput_table(found), two_clients_table(found), statements_table(found))
-    return [table for table in tables if table.rows]
+    """Every table that there are rows for, of runs that stand apart by themselves."""
+    return [
+        replace(table, made_by=part.made_by)
+        for part in found.parts
+        for table in (throughput_table(part), two_clients_table(part), statements_table(part))
+        if table.rows
+    ]
 
 
 def throughput_table(found: Found) -> Table:

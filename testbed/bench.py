@@ -1,6 +1,7 @@
 """What a run costs: processor time per delivered MB, and the system calls that make it up.
 
-The same two runs each time: pctls in SharedDropping, once as users run it, once counted.
+The same each time, pctls in SharedDropping: a run as users run it; as many MB by the same programs
+on the bare host, which tells a slow host from a slow testbed; and a run whose calls are counted.
 """
 
 import json
@@ -8,13 +9,15 @@ import os
 import re
 import shutil
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from testbed import results
+from testbed.bare_host import BareCost, deliver_on_bare_host
 from testbed.guest import run_in_guest
 from testbed.plan import Plan, make_plan
 from testbed.runner import carry_out, guest_places, plan_need
@@ -39,6 +42,7 @@ class Bench:
     Attributes:
         duration_s: virtual seconds measured in the run whose cost this is.
         cpu_s, wall_s, delivered_mb: of that whole run, boot and bootstrap included.
+        bare: as much by the same Tors and generators on this host without emulation.
         calls_per_mb: system calls per MB delivered to the clients, by program and kind.
         packets_per_mb: packets that crossed emulated links.
         wake_ups_per_packet: of all programs together.
@@ -48,6 +52,7 @@ class Bench:
     cpu_s: float
     wall_s: float
     delivered_mb: float
+    bare: BareCost
     calls_per_mb: dict[str, dict[str, float]]
     packets_per_mb: float
     wake_ups_per_packet: float
@@ -57,9 +62,18 @@ class Bench:
         """Processor seconds per MB that the clients received."""
         return self.cpu_s / self.delivered_mb
 
+    @property
+    def ratio(self) -> float:
+        """What a MB costs in the machine, by what it costs on the bare host."""
+        return self.cpu_s_per_mb / self.bare.cpu_s_per_mb
+
+    def record(self) -> dict[str, Any]:
+        """All of it as plain data, for programs."""
+        return {**asdict(self), "cpu_s_per_mb": self.cpu_s_per_mb, "ratio": self.ratio}
+
 
 def run_bench(duration: str, messages: Console) -> Bench:
-    """Run the two runs, one after the other.
+    """Run them one after the other.
 
     Args:
         duration: of the first, such as "60 s".
@@ -73,6 +87,9 @@ def run_bench(duration: str, messages: Console) -> Bench:
     run = runs / f"bench-{os.getpid()}"  # if it fails, its evidence stays beside it
     cost = carry_out(plan, run, messages, lambda _step: None).cost
     shutil.rmtree(run)
+    with results.staging(runs / "bench-bare") as directory:
+        tor = ensure_ready(messages, [plan_need(plan)]).tors[plan_need(plan)]
+        bare = deliver_on_bare_host(plan, tor, cost.delivered_mb, directory)
     with results.staging(runs / "bench-counted") as counted:
         calls, delivered_mb, packets = _count(
             make_plan(SCENARIO, VARIANT, duration=COUNTED_DURATION), counted, messages
@@ -83,6 +100,7 @@ def run_bench(duration: str, messages: Console) -> Bench:
         cpu_s=cost.cpu_s,
         wall_s=cost.wall_s,
         delivered_mb=cost.delivered_mb,
+        bare=bare,
         calls_per_mb={
             program: {kind: number / delivered_mb for kind, number in kinds.items()}
             for program, kinds in calls.items()
@@ -98,6 +116,13 @@ def print_bench(console: Console, bench: Bench) -> None:
         f"{VARIANT}, {SCENARIO}, {bench.duration_s:g} s: {bench.cpu_s:.0f} CPU s and"
         f" {bench.wall_s:.0f} s of wall time for {bench.delivered_mb:.0f} MB:"
         f" {bench.cpu_s_per_mb:.3f} CPU s/MB",
+        highlight=False,
+    )
+    bare = bench.bare
+    console.print(
+        f"the same programs on the bare host: {bare.cpu_s:.0f} CPU s and {bare.wall_s:.0f} s of"
+        f" wall time for {bare.delivered_mb:.0f} MB: {bare.cpu_s_per_mb:.3f} CPU s/MB;"
+        f" the machine costs {bench.ratio:.2f} times as much",
         highlight=False,
     )
     programs = bench.calls_per_mb

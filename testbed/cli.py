@@ -26,9 +26,11 @@ from testbed.toml_file import PROJECT, names_in
 from testbed.variant import TOR_CONFIGS, read_variant
 
 if TYPE_CHECKING:
+    from analysis.runs import Found
     from testbed.batch import Slurm
 
 VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
+DIFFERS = 3
 INTERRUPTED = 130
 """The exit status of each command; see --help."""
 
@@ -94,7 +96,9 @@ def _scenario(given: argparse.Namespace, messages: Console) -> int:
         print(summary.model_dump_json(indent=1))
     else:
         results.print_summary(Console(), summary)
-        messages.print(f"results in {destination}", markup=False, highlight=False)
+        digits = results.read_run(destination).shown_fingerprint
+        told = f"results in {destination}, fingerprint {digits}"
+        messages.print(told, markup=False, highlight=False, soft_wrap=True)
     return VALID if summary.valid else PREMISE_FAILED
 
 
@@ -112,8 +116,8 @@ def _compare(given: argparse.Namespace, messages: Console) -> int:
         duration=given.duration,
         traffic=given.traffic,
     )
-    repeats.carry_out_each(repeats.missing(plans), messages)
-    found = read_runs(default_output(plan) for plan in plans)
+    repeats.carry_out_each(repeats.missing(plans, mixed=given.mixed), messages)
+    found = read_runs((default_output(plan) for plan in plans), mixed=given.mixed)
     plan, variants = plans[0], list(dict.fromkeys(plan.variant for plan in plans))
     compared = comparison.compare(found, variants)
     if given.json:
@@ -129,6 +133,7 @@ def _compare(given: argparse.Namespace, messages: Console) -> int:
         title = f"{plan.scenario}, {plan.traffic}, {plan.duration_s:g} s"
         print_tables(Console(), comparison.comparison_tables(title, compared))
     _tell_left_out(found.left_out, messages)
+    _tell_parts(found, messages)
     return PREMISE_FAILED if found.left_out else VALID
 
 
@@ -144,7 +149,7 @@ def _batch(given: argparse.Namespace, messages: Console) -> int:
         show.print_dry_run(
             Console(),
             wanted,
-            batch.look_up(wanted.plans, directory),
+            batch.look_up(wanted.plans, directory, mixed=given.mixed),
             batch.Estimator(batch.earlier_runs(Path("results"), directory)),
             at_once=at_once,
             again_invalid=given.retry_invalid,
@@ -157,11 +162,12 @@ def _batch(given: argparse.Namespace, messages: Console) -> int:
         at_once=at_once,
         retries=given.retries,
         again_invalid=given.retry_invalid,
+        mixed=given.mixed,
         cluster=cluster,
     )
     show.print_ended(Console(), ended)
     if any(one.run for one in ended.standings):  # there is no report on nothing
-        _report(argparse.Namespace(directory=directory, out=None), messages)
+        _report(argparse.Namespace(directory=directory, out=None, mixed=given.mixed), messages)
     if ended.failures:
         return FAILED
     return PREMISE_FAILED if ended.invalid else VALID
@@ -186,7 +192,7 @@ def _tables(given: argparse.Namespace, messages: Console) -> int:
     from analysis.runs import find_runs
     from analysis.tables import as_csv, as_markdown, print_tables, run_tables
 
-    found = find_runs(given.directory)
+    found = find_runs(given.directory, mixed=given.mixed)
     tables = run_tables(found)
     if given.json:
         content = {"tables": [asdict(table) for table in tables], "left_out": found.left_out}
@@ -198,6 +204,7 @@ def _tables(given: argparse.Namespace, messages: Console) -> int:
     else:
         print_tables(Console(), tables)
     _tell_left_out(found.left_out, messages)
+    _tell_parts(found, messages)
     return VALID
 
 
@@ -205,15 +212,35 @@ def _report(given: argparse.Namespace, messages: Console) -> int:
     from analysis.report import write_report
 
     file = given.out or given.directory / "report" / "report.html"
-    found = write_report(given.directory, file)
+    found = write_report(given.directory, file, mixed=given.mixed)
     _tell_left_out(found.left_out, messages)
+    _tell_parts(found, messages)
     messages.print(f"report in {file}", markup=False, highlight=False, soft_wrap=True)
     return VALID
+
+
+def _tell_parts(found: "Found", messages: Console) -> None:
+    for part in found.parts if found.apart else ():
+        text = f"{part.count} runs stand apart, made by {part.made_by} (--mixed: put together)"
+        messages.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _tell_left_out(lines: Sequence[str], messages: Console) -> None:
     for line in lines:
         messages.print(f"left out: {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _verify(given: argparse.Namespace, messages: Console) -> int:
+    from testbed import runner, verify
+
+    progress = runner.ProgressBar.on(messages, f"making {given.run} again")
+    with progress.bar:
+        verified = verify.verify(given.run, messages, progress.show, out=given.out)
+    if given.json:
+        print(json.dumps(verify.record(verified), indent=1))
+    else:
+        verify.print_verified(Console(), verified)
+    return VALID if verified.equal else DIFFERS
 
 
 def _shell(given: argparse.Namespace, messages: Console) -> int:
@@ -247,7 +274,7 @@ def _bench(given: argparse.Namespace, messages: Console) -> int:
 
     measured = bench.run_bench(given.duration, messages)
     if given.json:
-        print(json.dumps(asdict(measured), indent=1))
+        print(json.dumps(measured.record(), indent=1))
     else:
         bench.print_bench(Console(), measured)
     return VALID
@@ -327,6 +354,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--runs", type=int, default=3, metavar="N", help="of each variant")
     compare.add_argument("--traffic", help="a traffic model instead of the scenario's")
     compare.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
+    _add_mixed(compare)
     _add_formats(compare)
     compare.set_defaults(command=_compare)
 
@@ -345,6 +373,7 @@ def _parser() -> argparse.ArgumentParser:
     batch.add_argument(
         "--retry-invalid", action="store_true", help="make runs again whose premise failed"
     )
+    _add_mixed(batch)
     batch.add_argument(
         "--out", type=Path, metavar="DIR", help="for all runs; otherwise results/<name>"
     )
@@ -369,6 +398,7 @@ def _parser() -> argparse.ArgumentParser:
 
     tables = commands.add_parser("tables", help="tables over many runs, beside the published ones")
     tables.add_argument("directory", type=Path, help="with run directories below it")
+    _add_mixed(tables)
     _add_formats(tables).add_argument(
         "--markdown", action="store_true", help="print tables for a document"
     )
@@ -379,7 +409,21 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--out", type=Path, metavar="FILE", help="the page; otherwise DIR/report/report.html"
     )
+    _add_mixed(report)
     report.set_defaults(command=_report)
+
+    verify = commands.add_parser(
+        "verify",
+        help="make a run again and say whether it comes out equal",
+        description="From the plan in its manifest, in a temporary place.",
+        epilog="exit status: 0 equal, 1 failed, 2 no run that can be made again, 3 not equal",
+    )
+    verify.add_argument("run", metavar="RUN", type=Path, help="the run's directory")
+    verify.add_argument(
+        "--out", type=Path, metavar="DIR", help="keep the run made again there; must not exist"
+    )
+    verify.add_argument("--json", action="store_true", help="print JSON, not words")
+    verify.set_defaults(command=_verify)
 
     shell = commands.add_parser("shell", help="open a scenario's lab by hand, in real time")
     shell.add_argument("scenario", help="a name (see list) or a .toml file")
@@ -433,6 +477,14 @@ def _duration_s(text: str) -> float:
         return duration_s(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f'"{text}" {error}') from error
+
+
+def _add_mixed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--mixed",
+        action="store_true",
+        help="put runs together although another Tor, kernel or testbed made them",
+    )
 
 
 def _add_formats(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:

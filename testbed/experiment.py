@@ -36,7 +36,7 @@ from testbed.probes.system_calls import count_system_calls
 from testbed.seeds import derived_seed
 from testbed.tor.bootstrap import NETWORK, running_tors
 from testbed.tor.circuits import Circuits
-from testbed.tor.configuration import OR_PORT, SOCKS_PORT
+from testbed.tor.configuration import OR_PORT, socks_proxy
 from testbed.tor.network import TorNetwork, wait_until
 from testbed.traffic.competing import competing_servers, competing_streams
 from testbed.traffic.models import write_client, write_server
@@ -193,7 +193,7 @@ def playing_traffic(
                 client,
                 model,
                 server=(str(server.address), TGEN_PORT),
-                socks_proxy=("127.0.0.1", SOCKS_PORT),
+                socks_proxy=socks_proxy(plan.node(client)),
                 seed=derived_seed(plan.seed, "tgen", client, bits=TGEN_SEED_BITS),
             )
             play(client, configuration)

@@ -4,7 +4,7 @@ Plans are compared as plain data: one may be of another version of the testbed.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -32,7 +32,7 @@ def differences(
         Such as "duration_s is 20.0, not 300.0; links.3.loss is 0.001, not 0.0; and 2 more".
     """
     passed_over = _ONLY_FOR_READERS | (_FOLLOWS_FROM_SEED if but_seed else set())
-    values = [dict(_leaves(plan, passed_over)) for plan in (there, here)]
+    values = [dict(leaves(plan, passed_over)) for plan in (there, here)]
     pairs = {
         key: [plan.get(key, _MISSING) for plan in values] for key in dict.fromkeys(chain(*values))
     }
@@ -46,7 +46,9 @@ def differences(
     return "; ".join(named)
 
 
-def _leaves(data: object, passed_over: set[str], path: str = "") -> Iterator[tuple[str, str]]:
+def leaves(
+    data: object, passed_over: Collection[str] = (), path: str = ""
+) -> Iterator[tuple[str, str]]:
     """Each plain value as JSON, by its keys and places, such as "links.3.loss"."""
     if isinstance(data, Mapping):
         parts = [(str(key), value) for key, value in data.items() if key not in passed_over]
@@ -56,4 +58,4 @@ def _leaves(data: object, passed_over: set[str], path: str = "") -> Iterator[tup
         yield path, json.dumps(data)
         return
     for key, value in parts:
-        yield from _leaves(value, passed_over, f"{path}.{key}" if path else key)
+        yield from leaves(value, passed_over, f"{path}.{key}" if path else key)

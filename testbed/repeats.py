@@ -4,16 +4,14 @@ What they say together is the analysis's.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 
 from testbed import runner
 from testbed.errors import InputError, TestbedError
 from testbed.plan import Plan, check_output, default_output, make_plan
-from testbed.plan_differences import differences
-from testbed.results import Run, read_run
-from testbed.setup.tor import tree_sha256
+from testbed.results import read_run
+from testbed.up_to_date import Today, reason_against
 
 _WAY_OUT = "remove it, move it away, or compare in another directory"
 
@@ -47,13 +45,17 @@ def paired_plans(
     return plans
 
 
-def missing(plans: Sequence[Plan]) -> list[Plan]:
+def missing(plans: Sequence[Plan], *, mixed: bool = False) -> list[Plan]:
     """Those plans of which there is no run where their results go.
 
+    Args:
+        mixed: whether what made the runs that are there may be another than makes them now.
+
     Raises:
-        InputError: what is there is the run of another plan, or can't be read.
+        InputError: what is there is the run of another plan, made by another, or can't be read.
     """
-    return [plan for plan in plans if not _is_there(plan)]
+    today = Today()
+    return [plan for plan in plans if not _is_there(plan, today, mixed)]
 
 
 def carry_out_each(plans: Sequence[Plan], messages: Console) -> None:
@@ -70,7 +72,7 @@ def carry_out_each(plans: Sequence[Plan], messages: Console) -> None:
             runner.carry_out(plan, default_output(plan), messages, progress.show)
 
 
-def _is_there(plan: Plan) -> bool:
+def _is_there(plan: Plan, today: Today, mixed: bool) -> bool:
     folder = default_output(plan)
     if not folder.exists():
         check_output(folder)
@@ -79,21 +81,6 @@ def _is_there(plan: Plan) -> bool:
         run = read_run(folder)
     except TestbedError as error:
         raise InputError(f"{error}; {folder} is in the way: {_WAY_OUT}") from None
-    if reason := reason_against(run, plan):
-        raise InputError(f"{folder} is of another plan: {reason}; {_WAY_OUT}")
+    if reason := reason_against(run, plan, today, mixed=mixed):
+        raise InputError(f"{folder} is {reason}; {_WAY_OUT}")
     return True
-
-
-def reason_against(run: Run, plan: Plan) -> str | None:
-    """Why a run is not the virtual machine's of a plan, as a phrase; None if it is."""
-    if run.summary.machine != "virtual":
-        return f"it ran on the {run.summary.machine} machine"
-    if run.manifest["plan_key"] != plan.key and (
-        differing := differences(run.manifest["plan"], plan.model_dump(mode="json"))
-    ):
-        return differing
-    if plan.tor.source and run.manifest["tor"]["sources"][0]["sha256"] != tree_sha256(
-        Path(plan.tor.source)
-    ):
-        return f"{plan.tor.source} was changed since"
-    return None

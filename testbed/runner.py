@@ -124,6 +124,7 @@ def _virtual_machine(
             memory_mb=memory_mb(plan, captures),
             kernel=builds.kernel,
             tor=tor,
+            captures=tuple(captures),
         )
 
     return run
@@ -177,6 +178,7 @@ def _host_machine(
             memory_mb=round(psutil.virtual_memory().total / 2**20),
             kernel=None,
             tor=tor,
+            captures=tuple(captures),
             checks=(kept_up,),
         )
 

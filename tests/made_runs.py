@@ -28,6 +28,7 @@ class Made:
         delivered_kb: what arrived in each second from the first byte of the first transfer on.
         window: the exit's congestion window, in segments.
         changed: keys of the plan with other values than the scenario's.
+        made_by: what the manifest says of builds and the like; nothing of itself, as an old one.
     """
 
     variant: str = "vanilla"
@@ -42,6 +43,7 @@ class Made:
     window: int = 40
     valid: bool = True
     changed: Mapping[str, Any] = field(default_factory=dict)
+    made_by: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, results: Path) -> Path:
         """The run's directory, where `run.py` puts it; beside it if that is there."""
@@ -56,6 +58,7 @@ class Made:
             "plan_key": json.dumps(plan),
             "plan": plan,
             "measuring_start_s": START_S,
+            **self.made_by,
         }
         (folder / "manifest.json").write_text(json.dumps(manifest))
         rows = self.rows()

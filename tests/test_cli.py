@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from test_results import SCENARIO, raw_rows, write_record
 
-from testbed import cli, runner
+from testbed import cli, runner, up_to_date
 from testbed.errors import TestbedError
+from testbed.machines.places import Places
 from testbed.machines.watching import Cost
 from testbed.plan import Plan
 from testbed.results import directory
@@ -195,7 +196,25 @@ def with_machine(
         return Ready(kernel=Build(build), tors=dict.fromkeys(needs, Build(build)))
 
     monkeypatch.setattr(runner, "ensure_ready", ready)
-    monkeypatch.setattr(runner, "run_in_machine", machine.run)
+    machine_runs(monkeypatch, machine)
+    monkeypatch.setattr(up_to_date, "tor_now", lambda _need: Build(build).metadata)
+    monkeypatch.setattr(up_to_date, "kernel_now", lambda: Build(build).metadata)
+
+
+def machine_runs(monkeypatch: pytest.MonkeyPatch, machine: "type[FakeMachine]") -> None:
+    """Put another machine in place of the one of before."""
+
+    def places(_plan: Plan, directory: Path, *_others: object) -> Places:
+        return Places(run=directory, code=directory)
+
+    def run(
+        plan: Plan, its: Places, kernel: Path, _on_step: object, *options: str, **_: object
+    ) -> Cost:
+        (its.run / "plan.json").write_text(plan.model_dump_json())
+        return machine.run(kernel, options, its.run)
+
+    monkeypatch.setattr(runner, "guest_places", places)
+    monkeypatch.setattr(runner, "run_in_guest", run)
 
 
 class FakeMachine:
@@ -248,7 +267,8 @@ def test_a_valid_run(
     assert status_of(RUN) == cli.VALID == 0
     printed = capsys.readouterr()
     assert "1.88" in printed.out
-    assert printed.err == "results in run\n"
+    fingerprint = json.loads((folder / "run" / "manifest.json").read_text())["fingerprint"]
+    assert printed.err == f"results in run, fingerprint {fingerprint[:16]}\n"
     assert json.loads((folder / "run" / "summary.json").read_text())["valid"] is True
 
 

@@ -28,7 +28,8 @@ from testbed.batch.notes import BEGUN, ENDED, UNEXPLAINED, Note
 from testbed.batch.slurm import Slurm
 from testbed.batch.standing import Standing, look_up, set_aside
 from testbed.errors import InputError, TestbedError
-from testbed.runner import memory_mb, plan_need
+from testbed.guest import memory_mb
+from testbed.runner import plan_need
 from testbed.setup import cache, steps
 from testbed.setup.environment import variables
 from testbed.setup.ready import Ready, ensure_ready
@@ -74,6 +75,7 @@ def carry_out(
     at_once: int,
     retries: int = 1,
     again_invalid: bool = False,
+    mixed: bool = False,
     cluster: Slurm | None = None,
 ) -> Ended:
     """Carry out the runs that are lacking; those that are there and whole stay.
@@ -84,6 +86,7 @@ def carry_out(
         at_once: how many runs.
         retries: how often a run that failed is tried again.
         again_invalid: whether invalid runs are made again.
+        mixed: whether runs stay that another Tor, kernel or testbed made than makes them now.
         cluster: where they go; None for this machine.
 
     Raises:
@@ -98,7 +101,7 @@ def carry_out(
             slurm.cancel_jobs(directory)  # of a call that was killed
         for folder in batch.plans:
             results.remove_left_overs(directory / folder)
-        standings = look_up(batch.plans, directory)
+        standings = look_up(batch.plans, directory, mixed=mixed)
         estimator = Estimator(earlier_runs(Path("results"), directory))
         to_run = lacking(standings, estimator, again_invalid=again_invalid)
         if not to_run:
@@ -121,7 +124,7 @@ def carry_out(
             display.update()
             if cluster:
                 slurm.wait_for_jobs(directory)
-        return _ended(batch, directory, wanted)
+        return _ended(batch, directory, wanted, mixed=mixed)
 
 
 def all_cores() -> int:
@@ -310,9 +313,11 @@ def _end(process: subprocess.Popen[bytes], grace_s: float) -> None:
     steps.end_group(process, 0)
 
 
-def _ended(batch: Batch, directory: Path, wanted: Sequence[tuple[Standing, Note]]) -> Ended:
+def _ended(
+    batch: Batch, directory: Path, wanted: Sequence[tuple[Standing, Note]], *, mixed: bool
+) -> Ended:
     """How the runs stand, by what is there."""
-    standings = look_up(batch.plans, directory)
+    standings = look_up(batch.plans, directory, mixed=mixed)
     lacking = {one.folder for one in standings if one.run is None}
     return Ended(
         standings,

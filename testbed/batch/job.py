@@ -15,6 +15,7 @@ from testbed.batch.notes import ENDED_FROM_OUTSIDE, Note
 from testbed.batch.standing import stand
 from testbed.cli import FAILED, INTERRUPTED, VALID, end_on_signals
 from testbed.errors import TestbedError
+from testbed.up_to_date import Today
 
 
 def main(folder: Path) -> int:
@@ -30,7 +31,7 @@ def main(folder: Path) -> int:
     where = f"\n(on {node})" if node else ""
     try:
         # Its process may have been killed between the run's end and its note.
-        run = stand(plan, destination).run
+        run = stand(plan, destination, Today(ready)).run
         if run is None:
             summary = runner.carry_out(
                 plan, destination, Console(stderr=True), note.step, ready=ready

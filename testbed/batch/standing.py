@@ -9,10 +9,8 @@ from pathlib import Path
 
 from testbed.errors import TestbedError
 from testbed.plan import Plan, check_output
-from testbed.repeats import reason_against
 from testbed.results import Run, read_run
-from testbed.setup import sources, tor
-from testbed.setup.steps import Progress
+from testbed.up_to_date import Today, reason_against
 
 
 @dataclass(frozen=True)
@@ -37,16 +35,20 @@ class Standing:
         return f"{plan.scenario}, {plan.traffic}, {plan.variant}, seed {plan.seed}"
 
 
-def look_up(plans: Mapping[Path, Plan], directory: Path) -> list[Standing]:
+def look_up(plans: Mapping[Path, Plan], directory: Path, *, mixed: bool = False) -> list[Standing]:
     """How each plan of a batch stands; their folders are below the directory.
+
+    Args:
+        mixed: whether what made the runs that are there may be another than makes them now.
 
     Raises:
         InputError: a folder could not be made.
     """
-    return [stand(plan, directory / folder) for folder, plan in plans.items()]
+    today = Today()
+    return [stand(plan, directory / folder, today, mixed=mixed) for folder, plan in plans.items()]
 
 
-def stand(plan: Plan, folder: Path) -> Standing:
+def stand(plan: Plan, folder: Path, today: Today, *, mixed: bool = False) -> Standing:
     """How one plan stands.
 
     Raises:
@@ -59,8 +61,8 @@ def stand(plan: Plan, folder: Path) -> Standing:
         run = read_run(folder)
     except TestbedError as error:
         return Standing(plan, folder, in_the_way=str(error))
-    if reason := reason_against(run, plan) or _other_tor(run, plan):
-        return Standing(plan, folder, in_the_way=reason)
+    if reason := reason_against(run, plan, today, mixed=mixed):
+        return Standing(plan, folder, in_the_way=f"what is there is {reason}")
     return Standing(plan, folder, run)
 
 
@@ -75,14 +77,3 @@ def set_aside(standing: Standing) -> Path:
         number += 1
     folder.rename(aside)
     return aside
-
-
-def _other_tor(run: Run, plan: Plan) -> str | None:
-    """Whether Debian's Tor is another by now; trees of the user's own are compared as plans."""
-    if plan.tor.source:
-        return None
-    now = sources.source_tarball(tor.WANTED, Progress())
-    then = run.manifest["tor"]
-    if now.sha256 in [source["sha256"] for source in then["sources"]]:
-        return None
-    return f"Tor was {then['version']}, and is {now.upstream_version}"

@@ -148,8 +148,12 @@ class Lab:
         Raises:
             TestbedError: it doesn't come to.
         """
+        self._wait_for_listener(node, f"sport = :{port}", port)
+
+    def _wait_for_listener(self, node: str, which: str, port: int) -> None:
+        """Wait until ss lists a socket in a node that its filter `which` lets through."""
         deadline_s = time.monotonic() + SERVER_TIMEOUT_S
-        while not self.run(node, ["ss", "-Hltn", f"sport = :{port}"]).strip():
+        while not self.run(node, ["ss", "-Hltn", which]).strip():
             if time.monotonic() > deadline_s:
                 raise TestbedError(f"nothing listens at {node}'s port {port}: see logs/")
             time.sleep(SERVER_POLL_INTERVAL_S)

@@ -9,17 +9,18 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from testbed.errors import TestbedError, reason_of
-from testbed.plan import Plan
+from testbed.plan import Patch, Plan
 from testbed.results.checks import computed_checks
 from testbed.results.figures import delivered_mb, figures
-from testbed.results.manifest import MANIFEST, SHA256, MachineFacts, manifest
+from testbed.results.fingerprint import Contents
+from testbed.results.manifest import FINGERPRINT, MANIFEST, SHA256, MachineFacts, manifest
 from testbed.results.summary import ERROR, SUMMARY, Check, Cost, Summary
 from testbed.results.tables import SCHEMAS, Recorded, read_recorded
 from testbed.setup.sources import sha256_of
@@ -93,6 +94,18 @@ def _removed(left_over: Path) -> bool:
     return True
 
 
+def kept_patch(directory: Path, patch: Patch) -> Path | None:
+    """The file of a patch as a run used it; None if there is none any more.
+
+    It is in the run directory; runs of before it was kept there may find it where it lay.
+    """
+    for file in (directory / PATCHES / patch.name, patch.file()):
+        with suppress(OSError):
+            if sha256_of(file) == patch.sha256:
+                return file
+    return None
+
+
 def keep_patches(staging: Path, plan: Plan) -> None:
     """Put the variant's patches beside the results, so that they are there to be read for good.
 
@@ -119,15 +132,20 @@ def write_results(staging: Path, plan: Plan, facts: MachineFacts) -> Summary:
     summary = summarize(plan, facts, recorded)
     digests = {}
     for name, table in recorded.tables.items():
-        file, content = staging / f"{name}.parquet", io.BytesIO()
-        table.write_parquet(content)
-        file.write_bytes(content.getvalue())  # polars itself wouldn't say that the disk refuses
+        file, packed = staging / f"{name}.parquet", io.BytesIO()
+        table.write_parquet(packed)
+        file.write_bytes(packed.getvalue())  # polars itself wouldn't say that the disk refuses
         digests[file.name] = sha256_of(file)
     unnamed = staging / _UNPUBLISHED_SUMMARY
-    _write_json(unnamed, summary.model_dump(mode="json"))
+    content = summary.model_dump(mode="json")
+    _write_json(unnamed, content)
     digests[SUMMARY] = sha256_of(unnamed)
-    facts_of_all = manifest(plan, facts, recorded.measuring_start_s)
-    _write_json(staging / MANIFEST, facts_of_all | {SHA256: digests})
+    of_all = {
+        FINGERPRINT: Contents(dict(recorded.tables.items()), content).fingerprint,
+        **manifest(plan, facts, recorded.measuring_start_s),
+        SHA256: digests,
+    }
+    _write_json(staging / MANIFEST, of_all)
     for name in EXCHANGED:
         (staging / name).unlink(missing_ok=True)
     _keep_rest_of_raw(staging / "raw", staging / "logs")

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.plan import Plan
+from testbed.results import debian
+from testbed.results.made_by import FILES, files_sha256
 from testbed.results.summary import Check
 from testbed.setup.builds import Build
 from testbed.toml_file import PROJECT
@@ -21,6 +23,8 @@ from testbed.toml_file import PROJECT
 MANIFEST = "manifest.json"
 SHA256 = "sha256"
 """The key of the digests of the run's other files, by name; older runs lack it."""
+FINGERPRINT = "fingerprint"
+"""The key of the run's fingerprint; older runs lack it."""
 FORMAT = 1
 """Raised when a reader of today could no longer read what is written."""
 
@@ -52,6 +56,7 @@ class MachineFacts:
         memory_mb: that the machine was given, 1 MB = 2^20 bytes.
         kernel: its build; None on the host machine, which has the host's.
         tor: the build that ran.
+        captures: the pairs of roles whose links were captured.
         checks: those that the machine itself made.
     """
 
@@ -63,6 +68,7 @@ class MachineFacts:
     memory_mb: int
     kernel: Build | None
     tor: Build
+    captures: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
 
 
@@ -82,6 +88,9 @@ def manifest(plan: Plan, facts: MachineFacts, measuring_start_s: float) -> dict[
         "kernel": None if facts.kernel is None else facts.kernel.metadata,
         "python": platform.python_version(),
         "packages": _packages(),
+        "libraries": debian.libraries(facts.tor.folder / "tor"),
+        "debian": debian.package_versions(),
+        "captures": list(facts.captures),
         "machine": {"name": facts.machine, "memory_mb": facts.memory_mb, "host": host_facts()},
         "start": _iso(facts.started),
         "end": _iso(facts.ended),
@@ -108,13 +117,14 @@ def _iso(moment: datetime) -> str:
 
 
 def _project() -> dict[str, Any]:
-    """The project's version and commit; without git, or outside a clone, the commit is None."""
+    """The project's version, commit and files; without git, or outside a clone, no commit."""
     described = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
     commit = _git("rev-parse", "HEAD")
     return {
         "version": described["project"]["version"],
         "commit": commit,
         "dirty": None if commit is None else bool(_git("status", "--porcelain")),
+        FILES: files_sha256(),
     }
 
 

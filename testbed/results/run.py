@@ -14,7 +14,9 @@ from pydantic import ValidationError
 
 from testbed.errors import TestbedError
 from testbed.plan import Plan
-from testbed.results.manifest import FORMAT, MANIFEST, SHA256
+from testbed.results.fingerprint import Contents
+from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, makers
+from testbed.results.manifest import FINGERPRINT, FORMAT, MANIFEST, SHA256
 from testbed.results.summary import ERROR, SUMMARY, Summary
 from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS
 from testbed.setup.sources import sha256_of
@@ -41,6 +43,34 @@ class Run:
             raise TestbedError(
                 f"{self.directory / MANIFEST}: plan.{_first(error)}: not a plan of this testbed"
             ) from None
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The hash over its contents that was made when they were written; older runs lack it."""
+        return self.manifest.get(FINGERPRINT)
+
+    @property
+    def shown_fingerprint(self) -> str:
+        """As much of it as people compare."""
+        return (self.fingerprint or NOT_RECORDED)[:SHOWN_DIGITS]
+
+    @property
+    def contents(self) -> Contents:
+        """Tables and summary as they are in the files, without what later versions add."""
+        return Contents(
+            {name: _read_table(self.directory / f"{name}.parquet") for name in SCHEMAS},
+            _json(self.directory / SUMMARY),
+        )
+
+    @property
+    def makers(self) -> dict[str, str]:
+        """What other runs must share to be put together with this one."""
+        return makers(self.summary.machine, self.manifest)
+
+    @property
+    def tor_key(self) -> str:
+        """The key of the build of Tor, patches included."""
+        return str((self.manifest.get("tor") or {}).get("key", NOT_RECORDED))
 
     @property
     def measuring_start_s(self) -> float:
@@ -88,11 +118,7 @@ class Run:
         return self._table("links")
 
     def _table(self, name: str) -> polars.DataFrame:
-        path = self.directory / f"{name}.parquet"
-        try:
-            table = polars.read_parquet(path)
-        except (OSError, polars.exceptions.PolarsError) as error:
-            raise _unreadable(path, error) from None
+        table = _read_table(self.directory / f"{name}.parquet")
         lacking = [column for column in YOUNGER_COLUMNS.get(name, ()) if column not in table]
         return table.with_columns(
             polars.lit(None, SCHEMAS[name][column]).alias(column) for column in lacking
@@ -146,6 +172,13 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TestbedError(f"{path}: no JSON object")
     return content
+
+
+def _read_table(path: Path) -> polars.DataFrame:
+    try:
+        return polars.read_parquet(path)
+    except (OSError, polars.exceptions.PolarsError) as error:
+        raise _unreadable(path, error) from None
 
 
 def _check_table(path: Path, name: str) -> None:

@@ -3,6 +3,7 @@
 No value here is a variant's: those come with the plan and stand at the end of the file.
 """
 
+import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,15 @@ def authority_line(plan: Plan, identity: AuthorityIdentity) -> str:
     )
 
 
+def socks_proxy(node: Node) -> tuple[str, int]:
+    """Address and port at which a client's programs reach its Tor: of the node's loopback.
+
+    On the bare host all nodes share one loopback; there each node's own address is of it.
+    """
+    shared = ipaddress.IPv4Address(node.address or "0.0.0.0").is_loopback
+    return (str(node.address) if shared else "127.0.0.1"), SOCKS_PORT
+
+
 def _values(
     plan: Plan, node: Node, files: TorFiles, identity: AuthorityIdentity
 ) -> dict[str, object]:
@@ -98,7 +108,7 @@ def _values(
         "authority_or_port": AUTHORITY_OR_PORT,
         "authority_dir_port": AUTHORITY_DIR_PORT,
         "or_port": OR_PORT,
-        "socks_port": SOCKS_PORT,
+        "socks_proxy": "{}:{}".format(*socks_proxy(node)),
         "data_directory": files.data,
         "control_socket": files.control_socket,
         "probe_socket": files.probe_socket,

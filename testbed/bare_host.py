@@ -1,0 +1,234 @@
+"""The same Tors and generators on the host itself: loopback, real time, nothing emulated.
+
+The bench holds a run's cost against it. It is no run: nothing that it measures is a result.
+"""
+
+import ipaddress
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from testbed.errors import TestbedError
+from testbed.experiment import playing_traffic
+from testbed.lab.network import Lab
+from testbed.machines.inside import arguments_of, errors_told
+from testbed.machines.watching import failure, told_error
+from testbed.plan import Node, Plan
+from testbed.probes.record import Record
+from testbed.setup.builds import Build
+from testbed.setup.environment import variables
+from testbed.setup.steps import dying_with_us, end_group
+from testbed.toml_file import PROJECT
+from testbed.tor.circuits import Circuits
+from testbed.tor.network import bootstrapped_tors
+from testbed.traffic.tgen_log import generator_log, read_heartbeats
+
+TGEN = (sys.executable, "-m", "testbed.traffic.tgen")
+DELIVERED = "delivered.json"
+LOOK_INTERVAL_S = 0.25
+LEAST_MB_PER_S = 0.5
+"""Slower than that, something is wrong: a core delivers some twenty."""
+GRACE_S = 10.0
+
+OWN_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
+"""What gives a program a network that has nothing but a loopback, where an ordinary user may."""
+
+LOOPBACK_ONLY = {"OutboundBindAddress": ["127.0.0.1"]}
+"""For every torrc: from this address the kernel lets no connection leave the host (RFC 1122)."""
+
+
+@dataclass(frozen=True)
+class BareCost:
+    """What it took, set-up of the network included.
+
+    Attributes:
+        cpu_s: of the Tors, the generators, and what started and watched them.
+        delivered_mb: payload and little else that came to the clients, 1 MB = 10^6 bytes.
+    """
+
+    cpu_s: float
+    wall_s: float
+    delivered_mb: float
+
+    @property
+    def cpu_s_per_mb(self) -> float:
+        """Processor seconds per MB that the clients received."""
+        return self.cpu_s / self.delivered_mb
+
+
+def deliver_on_bare_host(plan: Plan, tor: Build, megabytes: float, directory: Path) -> BareCost:
+    """Let a plan's clients download so much, on one core; as any user, with nothing installed.
+
+    Args:
+        directory: of this call alone; gets `logs/`.
+
+    Raises:
+        TestbedError: it did not come to that; says so with the log's tail.
+    """
+    log = directory / "logs" / "bare-host.log"
+    log.parent.mkdir(exist_ok=True)
+    plan_file = directory / "plan.json"
+    plan_file.write_text(on_loopback(plan).model_dump_json())
+    with tempfile.TemporaryDirectory(prefix="hydra-bare-") as state, log.open("wb") as output:
+        command = [
+            *("taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))),
+            *_in_own_network(),
+            *(sys.executable, "-m", "testbed.bare_host", "--plan", str(plan_file)),
+            *("--tor", str(tor.product("tor")), "--directory", str(directory)),
+            *("--state", state, "--megabytes", str(megabytes), "--", *TGEN),
+        ]
+        start_s = time.monotonic()
+        cpu_s, status = _waited_for(command, output)
+        wall_s = time.monotonic() - start_s
+    if status != 0:
+        ended = f"the network on the bare host ended with status {status}"
+        raise told_error(directory) or failure(ended, log)
+    delivered_mb = json.loads((directory / DELIVERED).read_text())
+    return BareCost(cpu_s, wall_s, delivered_mb)
+
+
+def on_loopback(plan: Plan) -> Plan:
+    """The plan with an address of the host's loopback for each node, 127.x.y.z (RFC 5735).
+
+    The second number is of this process, lest another one's bench have the same.
+    """
+    block = int(ipaddress.IPv4Address("127.64.0.0")) + (os.getpid() % 128 << 16)
+
+    def moved(node: Node) -> Node:
+        known = ipaddress.IPv4Address(node.address or node.management_address or "")
+        address = str(ipaddress.IPv4Address(block + (int(known) & 0xFFFF)))
+        return node.model_copy(update={"address": address, "management_address": address})
+
+    torrc = {**plan.tor.torrc_all, **LOOPBACK_ONLY}
+    return plan.model_copy(
+        update={
+            "nodes": tuple(map(moved, plan.nodes)),
+            "tor": plan.tor.model_copy(update={"torrc_all": torrc}),
+        }
+    )
+
+
+class LoopbackLab(Lab):
+    """A lab without links: its nodes are addresses of this host, all programs its processes."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.directions = ()
+
+    def start(
+        self,
+        node: str,
+        command: Sequence[str | Path],
+        *,
+        output: IO[bytes] | int = subprocess.DEVNULL,
+        environment: dict[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a program, which dies with this process; its output goes to `output`."""
+        own = {"TGENIP": str(self.plan.node(node).address)}  # where a generator listens
+        return subprocess.Popen(
+            dying_with_us([str(word) for word in command]),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**(environment or os.environ), **own},
+        )
+
+    def wait_for_server(self, node: str, port: int) -> None:
+        """Wait until a program listens at a node's TCP port."""
+        address = self.plan.node(node).address
+        self._wait_for_listener(node, f"src {address}:{port}", port)
+
+
+def deliver(
+    plan: Plan, tor: Path, tgen: Sequence[str], directory: Path, state: Path, megabytes: float
+) -> None:
+    """Bootstrap the plan's Tors, and let its clients download so much.
+
+    Args:
+        directory: gets `raw/`, `logs/`, and how much it was, in MB, as `DELIVERED`.
+        state: a private directory for what the Tors keep; its path is short, for UNIX sockets.
+
+    Raises:
+        TestbedError: it did not come to that, or not in time.
+    """
+    logs = directory / "logs"
+    lab = LoopbackLab(plan)
+    with ExitStack() as stack:
+        record = stack.enter_context(Record(directory / "raw"))
+        network = stack.enter_context(bootstrapped_tors(lab, tor, state, logs))
+        Circuits(network, plan, record).build("measured")
+        stack.enter_context(playing_traffic(lab, tgen, state, logs, record))
+        end_s = time.monotonic() + megabytes / LEAST_MB_PER_S
+        while (delivered_mb := _delivered_mb(plan, logs)) < megabytes:
+            if ended := network.ended():
+                raise TestbedError(f"{', '.join(ended)} ended on the bare host: see logs/")
+            if time.monotonic() > end_s:
+                raise TestbedError(f"only {delivered_mb:.0f} of {megabytes:.0f} MB came in time")
+            time.sleep(LOOK_INTERVAL_S)
+    (directory / DELIVERED).write_text(json.dumps(delivered_mb))
+
+
+def _delivered_mb(plan: Plan, logs: Path) -> float:
+    """What the generators' heartbeats of the last second and before say."""
+    return sum(
+        beat.bytes_received / 1e6
+        for client in plan.paths
+        for beat in read_heartbeats(generator_log(logs, client), client)
+    )
+
+
+def _in_own_network() -> list[str]:
+    """What goes before the command: a network of its own if the kernel lets us have one.
+
+    Without it the host's ports may be taken; with it, no address but the loopback's exists.
+    """
+    up = [
+        *OWN_NETWORK,
+        "sh",
+        "-c",
+        'PATH=$PATH:/usr/sbin:/sbin ip link set lo up && exec "$@"',
+        "-",
+    ]
+    allowed = subprocess.run([*up, "true"], capture_output=True, check=False).returncode == 0
+    return up if allowed else []
+
+
+def _waited_for(command: Sequence[str], output: IO[bytes]) -> tuple[float, int]:
+    """Run a command to its end; the processor seconds of it and all that it waited for, and how."""
+    process = subprocess.Popen(
+        dying_with_us(command),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=variables(PROJECT),
+        start_new_session=True,
+    )
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    finally:
+        if process.returncode is None:
+            end_group(process, GRACE_S)
+    return usage.ru_utime + usage.ru_stime, process.returncode
+
+
+def main() -> None:
+    """Run as `python -m testbed.bare_host`, with a plan on the loopback in a file."""
+    parser = arguments_of(__doc__)
+    parser.add_argument("--megabytes", type=float, required=True)
+    given = parser.parse_args()
+    plan = Plan.model_validate_json(given.plan.read_text())
+    with errors_told(given.directory):
+        deliver(plan, given.tor, given.tgen, given.directory, given.state, given.megabytes)
+
+
+if __name__ == "__main__":
+    main()

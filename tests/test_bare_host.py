@@ -1,0 +1,140 @@
+"""The bench's network on the bare host: nothing of it can leave the loopback, and it delivers."""
+
+import ipaddress
+import re
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+
+from testbed import bare_host
+from testbed.bare_host import BareCost, deliver_on_bare_host, on_loopback
+from testbed.bench import Bench
+from testbed.errors import TestbedError
+from testbed.plan import make_plan
+from testbed.runner import plan_need
+from testbed.setup.builds import Build
+from testbed.setup.ready import ensure_ready
+from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
+
+ADDRESS = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
+LOOPBACK = ipaddress.IPv4Network("127.0.0.0/8")
+IDENTITY = AuthorityIdentity("A" * 40, "B" * 40)
+
+
+@pytest.mark.parametrize("scenario", ["SharedDropping", "One"])
+def test_every_address_of_every_torrc_is_the_loopbacks(tmp_path: Path, scenario: str) -> None:
+    plan = on_loopback(make_plan(scenario, "pctls"))
+    addresses = [str(node.address) for node in plan.nodes]
+    assert len(set(addresses)) == len(addresses)
+    for node in plan.nodes:
+        if node.role == "server":
+            continue
+        text = torrc(plan, node, TorFiles(node.name, tmp_path, tmp_path / "log"), IDENTITY)
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        found = [ipaddress.IPv4Address(one) for line in lines for one in ADDRESS.findall(line)]
+        assert len(found) > 2
+        assert [one for one in found if one not in LOOPBACK] == []
+        assert [line for line in lines if line.startswith("OutboundBind")] == [
+            "OutboundBindAddress 127.0.0.1"
+        ]
+        (authority,) = [line for line in lines if line.startswith("DirAuthority")]
+        assert " ".join(ADDRESS.findall(authority)) == plan.nodes_with("authority")[0].address
+        # On one loopback two of the same port would meet.
+        socks = [line for line in lines if line.startswith("SocksPort") and "unix" not in line]
+        wanted = f"SocksPort {node.address}:9050" if node.role == "client" else "SocksPort 0"
+        assert socks == [wanted]
+
+
+def test_the_lab_keeps_its_addresses() -> None:
+    plan = make_plan("One", "vanilla")
+    on_loopback(plan)
+    assert [node.address for node in plan.nodes_with("exit")] == ["10.0.4.1"]
+    assert plan.tor.torrc_all == {}
+
+
+def test_the_ratio() -> None:
+    bench = Bench(
+        duration_s=60,
+        cpu_s=100,
+        wall_s=110,
+        delivered_mb=800,
+        bare=BareCost(cpu_s=50, wall_s=90, delivered_mb=1000),
+        calls_per_mb={},
+        packets_per_mb=1,
+        wake_ups_per_packet=1,
+    )
+    assert bench.ratio == pytest.approx(2.5)
+    record = bench.record()
+    assert (record["ratio"], record["bare"]["cpu_s"]) == (bench.ratio, 50)
+
+
+def test_a_tor_that_does_not_start_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for program in ("tor", "tor-gencert"):
+        (tmp_path / program).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setattr(bare_host, "_in_own_network", list)
+    with pytest.raises(TestbedError, match="the network on the bare host ended with status 1"):
+        deliver_on_bare_host(make_plan("One", "vanilla"), Build(tmp_path), 1.0, tmp_path)
+
+
+def addresses_of(program: psutil.Process) -> set[str]:
+    """Of both ends of its sockets."""
+    sockets = program.net_connections("inet")
+    return {end.ip for one in sockets for end in (one.laddr, one.raddr) if end}
+
+
+def interfaces_of(program: psutil.Process) -> set[str]:
+    """Of its network."""
+    lines = Path(f"/proc/{program.pid}/net/dev").read_text().splitlines()
+    return {line.partition(":")[0].strip() for line in lines[2:]}
+
+
+@pytest.mark.experiment
+@pytest.mark.parametrize("own_network", [True, False])
+def test_it_delivers_and_opens_nothing_but_the_loopback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_network: bool
+) -> None:
+    if not own_network:
+        monkeypatch.setattr(bare_host, "_in_own_network", list)
+    elif not bare_host._in_own_network():
+        pytest.skip("the kernel gives this user no network of its own")
+    seen_of = interfaces_of if own_network else addresses_of
+    plan = make_plan("One", "vanilla")
+    tor = ensure_ready(Console(stderr=True), [plan_need(plan)]).tors[plan_need(plan)]
+    before = set(psutil.Process().children())
+    ended = threading.Event()
+    seen: set[str] = set()
+
+    def look() -> None:
+        while not ended.wait(0.2):
+            for ours in set(psutil.Process().children()) - before:
+                with suppress(psutil.Error, OSError):
+                    for program in ours.children(recursive=True):
+                        if program.name() in ("tor", "python"):
+                            seen.update(seen_of(program))
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        started_s = time.monotonic()
+        cost = deliver_on_bare_host(plan, tor, 20.0, tmp_path)
+        took_s = time.monotonic() - started_s
+    finally:
+        ended.set()
+        looker.join()
+    assert 20 <= cost.delivered_mb < 200
+    assert 0 < cost.cpu_s < 2 * took_s
+    assert cost.wall_s == pytest.approx(took_s, abs=2)
+    if own_network:
+        assert seen == {"lo"}
+    else:
+        assert len(seen) > 6
+        assert [one for one in seen if ipaddress.IPv4Address(one) not in LOOPBACK] == []
+    assert [one for one in set(psutil.Process().children()) - before if one.is_running()] == []
