@@ -152,6 +152,7 @@ class Plan(PlanPart):
     """All that a run needs to know.
 
     Attributes:
+        topology: its name, or its file's: nodes, links and paths are all that is built.
         traffic: the model of every client that has none of its own in the scenario.
         traffic_overridden: whether it is another one than the scenario's file says.
         duration_s: how long is measured.
@@ -246,7 +247,7 @@ def make_plan(
         scenario_title=said.title,
         variant=tor.name,
         variant_title=tor.title,
-        topology=said.topology,
+        topology=Path(said.topology).stem,
         traffic=traffic or said.traffic,
         traffic_overridden=traffic is not None and traffic != said.traffic,
         seed=seed,
@@ -310,7 +311,7 @@ def _given_duration_s(duration: str | float) -> float:
 
 def _topology(said: Scenario, file: Path) -> TorTopo:
     try:
-        return load_topology(said.topology)
+        return load_topology(said.topology, file.parent)
     except InputError as error:
         raise InputError(f"{label(file)}: topology: {error}") from error
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import InputError
+from testbed.lab.network import topology_of
 from testbed.plan import Plan, check_output, default_output, make_plan
 from testbed.topology import load_topology, topology_names
 
@@ -272,6 +273,16 @@ def test_topologies(name: str) -> None:
     assert topology.routes()["client1"] == ("client1", "guard1", "middle1", "exit1", "server1")
 
 
+@pytest.mark.parametrize("name", topology_names())
+def test_the_lab_has_the_interfaces_of_the_topology(tmp_path: Path, name: str) -> None:
+    """It is built from the plan, and the files say which interface comes first."""
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO.replace("two_clients", name), encoding="utf-8")
+    built, meant = topology_of(make_plan(str(file), "vanilla")), load_topology(name)
+    assert sorted(built.nodes()) == sorted(meant.nodes())
+    assert built.ports == meant.ports
+
+
 TOPOLOGY = """
 from testbed.topology import TorTopo
 
@@ -312,3 +323,22 @@ def test_refuses_topology(tmp_path: Path, right: str, wrong: str, advice: str) -
     with pytest.raises(InputError) as caught:
         load_topology(str(file))
     assert advice in str(caught.value)
+
+
+def test_a_topologys_path_is_as_seen_from_the_scenarios_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is planned, and wherever the lab is built: in the machine that is /run."""
+    (tmp_path / "networks").mkdir()
+    (tmp_path / "networks" / "small.py").write_text(TOPOLOGY)
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO.replace("two_clients", "networks/small.py"), encoding="utf-8")
+    monkeypatch.chdir("/")
+    plan = make_plan(str(file), "vanilla")
+    assert plan.topology == "small"
+    (tmp_path / "networks" / "small.py").unlink()
+    built = topology_of(Plan.model_validate_json(plan.model_dump_json()))
+    assert set(built.hosts()) == {node.name for node in plan.nodes}
+    assert f'"networks/small.py": give a .py file\'s path, as seen from {tmp_path}' in refused(
+        str(file), "vanilla"
+    )

@@ -19,16 +19,19 @@ from mininet.link import Intf
 from mininet.net import Mininet
 from mininet.node import Host
 from mininet.nodelib import LinuxBridge
+from mininet.topo import Topo
 from pyroute2 import IPRoute, netns
 
 from testbed.errors import TestbedError
 from testbed.lab import links
 from testbed.plan import Link, Plan
-from testbed.topology import RELAY_ROLES, TorTopo, load_topology
+from testbed.topology import RELAY_ROLES
 
 Made = TypeVar("Made")
 
 MANAGEMENT_PREFIX_LENGTH = 16
+MANAGEMENT_SWITCH = "s1"
+"""LinuxBridge takes no names but such ones."""
 
 SYSCTLS = {
     # Mininet's own values (Mininet.init), written out so that no host's differ.
@@ -320,6 +323,23 @@ class Lab:
         )
 
 
+def topology_of(plan: Plan) -> Topo:
+    """The plan's nodes and links as Mininet takes them; each node's last one is for management.
+
+    Not from the topology's file: the machine has another working directory, or none of the user's.
+    """
+    topology = Topo()
+    for node in plan.nodes:
+        topology.addHost(node.name)
+    for link in plan.links:
+        topology.addLink(*link.ends)
+    switch = topology.addSwitch(MANAGEMENT_SWITCH)
+    for node in plan.nodes:
+        if node.management_address:
+            topology.addLink(node.name, switch)
+    return topology
+
+
 @contextmanager
 def running_lab(plan: Plan) -> Iterator[Lab]:
     """Build the plan's network, and take it down at the end whatever happens.
@@ -327,9 +347,12 @@ def running_lab(plan: Plan) -> Iterator[Lab]:
     Raises:
         pyroute2.NetlinkError: the kernel refuses a link's setting (it has no netem, say).
     """
-    topology: TorTopo = load_topology(plan.topology)
     network: Any = Mininet(
-        topo=topology, host=_Node, switch=LinuxBridge, controller=None, waitConnected=False
+        topo=topology_of(plan),
+        host=_Node,
+        switch=LinuxBridge,
+        controller=None,
+        waitConnected=False,
     )
     with ExitStack() as stack:
         stack.callback(network.stop)
