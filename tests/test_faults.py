@@ -140,6 +140,27 @@ def test_a_client_never_bootstraps(
 
 
 @pytest.mark.experiment
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("NoSuchOption = 1", "Unknown option 'NoSuchOption'"),
+        ('KISTSchedRunInterval = "20 furlongs"', "Unknown unit in 20 furlongs"),
+    ],
+)
+def test_a_tor_that_does_not_know_its_configuration(
+    listeners: Path, capsys: pytest.CaptureFixture[str], line: str, words: str
+) -> None:
+    """It ends before its log is open."""
+    (listeners / "mine.toml").write_text(
+        f'title = "Mine"\nextends = "vanilla"\n[torrc.relay]\n{line}\n', encoding="utf-8"
+    )
+    assert status_of([*RUN, "--variant", "mine.toml"]) == cli.FAILED
+    error, *told = capsys.readouterr().err.splitlines()
+    assert error == "run.py: guard1: Tor ended at once (status 1)"
+    assert words in told[0]
+
+
+@pytest.mark.experiment
 def test_somebody_sets_the_clock_by_which_a_run_goes(
     listeners: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
