@@ -101,14 +101,15 @@ class Lab:
         command: Sequence[str | Path],
         *,
         output: IO[bytes] | int = subprocess.DEVNULL,
+        errors: IO[bytes] | int = subprocess.STDOUT,
         environment: dict[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a node's network namespace; its output goes to `output`."""
+        """Start a program in a node's network namespace; its errors go where its output goes."""
         process: subprocess.Popen[bytes] = self._network.getNodeByName(node).popen(
             [str(word) for word in command],
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             env=environment,
         )
         return process

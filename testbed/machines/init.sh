@@ -1,6 +1,8 @@
-#!/bin/sh
+#!/usr/bin/env -S setpriv --no-new-privs sh
 # The first process of the virtual machine: mounts what a system needs, runs the one command that
 # the host has left in $HYDRA_STAGING, notes its exit status there, and switches the machine off.
+# All is root here, so that a set-user-ID bit could only take away: in a user namespace of the host
+# mount belongs to nobody.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run LC_ALL=C.UTF-8
 mount -t proc proc /proc
 mount -t sysfs sys /sys
