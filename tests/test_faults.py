@@ -4,6 +4,7 @@ docs/reliability.md is the table of all of them; interruptions are in test_inter
 """
 
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -250,6 +251,25 @@ def test_no_room_for_the_machines_memory(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with pytest.raises(TestbedError, match=f"1000000000 MB, in {tmp_path}: set"):
         virtual._memory_folder(10**9)
+
+
+@pytest.mark.experiment
+def test_a_low_limit_of_open_files(tmp_path: Path) -> None:
+    """Of a machine's processes each is an open file to the host: it takes what is permitted."""
+    program = """
+import subprocess
+started = [subprocess.Popen(["sleep", "100"]) for _ in range(300)]
+print("running", sum(process.poll() is None for process in started))
+for process in started:
+    process.kill()
+"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard > 400
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        assert "running 300" in run_inside(program, tmp_path / "run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # The host's clock, and a host that sleeps.
