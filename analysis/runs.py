@@ -119,7 +119,7 @@ def read_runs(folders: Iterable[Path]) -> Found:
 
 def _reason_against(run: Run, group: Sequence[Run]) -> str | None:
     if not run.summary.valid:
-        failed = ", ".join(check.name for check in run.summary.checks if not check.ok)
+        failed = ", ".join(check.name for check in run.summary.checks if check.failed)
         return f"invalid: {failed}"
     if group and (machine := run.summary.machine) != group[0].summary.machine:
         return f"not averaged with {group[0].directory}: it ran on the {machine} machine"
