@@ -11,11 +11,11 @@ import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from testbed.errors import InputError
+from testbed.plan_identity import identity
 from testbed.scenario import DEFAULT, CompetingKeys, LinkSettings, Scenario, read_scenario
 from testbed.toml_file import PROJECT, label, shown, suggestion
 from testbed.topology import ROLES, TorTopo, load_topology
@@ -184,15 +184,8 @@ class Plan(PlanPart):
     @property
     def key(self) -> str:
         """The run's name: 16 hexadecimal digits over everything that can change its result."""
-        only_for_readers: dict[str, Any] = {
-            "scenario_title": True,
-            "variant_title": True,
-            "traffic_overridden": True,
-            "tor": {"patches": {"__all__": {"path"}}},
-            "tgen": {"path"},
-        }
         # Without defaults, so that a plan keeps its key when plans learn to say something more.
-        content = self.model_dump(mode="json", exclude=only_for_readers, exclude_defaults=True)
+        content = identity(self.model_dump(mode="json", exclude_defaults=True))
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -3,12 +3,14 @@
 import ipaddress
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testbed.errors import InputError
 from testbed.lab.network import topology_of
 from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.plan_differences import differences
 from testbed.topology import load_topology, topology_names
 
 SCENARIO = """
@@ -100,6 +102,33 @@ def test_key_depends_on_what_a_patch_says_not_where_it_lies(tmp_path: Path) -> N
         variant.write_text('title = "x"\nextends = "vanilla"\npatches = ["a.patch"]\n')
         keys.append(make_plan("NoDropping", str(variant)).key)
     assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    ("place", "matters"),
+    [
+        *((place, True) for place in ("seed", "duration_s", "links.0.loss", "tor.variant")),
+        *((place, True) for place in ("tor.patches.0.sha256", "tgen.sha256", "competing.0.port")),
+        *((place, False) for place in ("scenario_title", "variant_title", "traffic_overridden")),
+        *((place, False) for place in ("tor.patches.0.path", "tgen.path")),
+    ],
+)
+def test_the_key_and_what_plans_differ_in_go_by_the_same_values(
+    tmp_path: Path, place: str, matters: bool
+) -> None:
+    generator = tmp_path / "tgen"
+    generator.write_text("#!/bin/sh\n")
+    generator.chmod(0o755)
+    plan = make_plan("Two", "pctls", tgen=str(generator))
+    data = plan.model_dump(mode="json")
+    *way, last = (int(key) if key.isdigit() else key for key in place.split("."))
+    inner: Any = data
+    for key in way:
+        inner = inner[key]
+    inner[last] = "another" if isinstance(inner[last], str) else inner[last] + 1
+    other = Plan.model_validate(data)
+    assert (other.key != plan.key) == matters
+    assert bool(differences(data, plan.model_dump(mode="json"))) == matters
 
 
 def test_every_variant_meets_the_same_losses() -> None:
