@@ -225,7 +225,13 @@ def _answers(control_socket: Path) -> bool:
 
 
 class _Answers(queue.Queue[Any]):
-    """The queue in which stem awaits a Tor's answers, for ever by itself."""
+    """The queue in which stem awaits a Tor's answers, for ever by itself.
+
+    stem 1.8 offers no other way: `Controller.msg` takes no timeout, a timeout of the socket would
+    end its reader whenever Tor has nothing to tell, and to close the controller from outside takes
+    a thread for each question. So this takes the place of a private attribute, and `_connected`
+    sees that it is still there.
+    """
 
     def __init__(self, tor: str) -> None:
         super().__init__()
@@ -248,6 +254,7 @@ def _connected(name: str, control_socket: Path) -> Controller:
         controller: Controller = Controller.from_socket_file(str(control_socket))
     except SocketError as error:
         raise TestbedError(f"no control connection through {control_socket}: {error}") from error
+    assert type(controller._reply_queue) is queue.Queue, "stem is another one than is pinned"
     controller._reply_queue = _Answers(name)
     controller.authenticate()
     return controller
