@@ -4,11 +4,13 @@ No node has a default route: what isn't a neighbour on a link or the management 
 unreachable.
 """
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -130,19 +132,27 @@ class Lab:
     def run_here(self, node: str, command: str, *, keyboard: bool) -> int:
         """Run a shell's command in a node on the terminal of this process; its exit status.
 
-        Ctrl-C is the command's business meanwhile.
+        As a shell's job it has a process group of its own: Ctrl-C is its business meanwhile, and
+        not that of programs which earlier commands have left in the background.
 
         Args:
             keyboard: whether the command reads what is typed, too.
         """
         process_number = self._network.getNodeByName(node).pid
-        with subprocess.Popen(
-            ["mnexec", "-a", str(process_number), "sh", "-c", command],
-            stdin=None if keyboard else subprocess.DEVNULL,
-        ) as process:
+        with (
+            subprocess.Popen(
+                ["mnexec", "-a", str(process_number), "sh", "-c", command],
+                stdin=None if keyboard else subprocess.DEVNULL,
+                process_group=0,
+            ) as process,
+            _in_foreground(process.pid),
+        ):
             while True:
-                with suppress(KeyboardInterrupt):
-                    return process.wait()
+                _, status = os.waitpid(process.pid, os.WUNTRACED)
+                if not os.WIFSTOPPED(status):
+                    process.returncode = os.waitstatus_to_exitcode(status)
+                    return process.returncode
+                os.killpg(process.pid, signal.SIGCONT)  # Ctrl-Z: nothing here could bring it back
 
     def wait_for_server(self, node: str, port: int) -> None:
         """Wait until a program in a node listens at a TCP port.
@@ -361,6 +371,25 @@ def running_lab(plan: Plan) -> Iterator[Lab]:
         lab = Lab(plan, network, stack)
         lab._set_up()
         yield lab
+
+
+@contextmanager
+def _in_foreground(group: int) -> Iterator[None]:
+    """Give a process group the terminal that this process reads from, and take it back."""
+    _give_terminal_to(group)
+    try:
+        yield
+    finally:
+        _give_terminal_to(os.getpgrp())
+
+
+def _give_terminal_to(group: int) -> None:
+    # Who is in the background may not do that, and would be stopped.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
+    try:
+        os.tcsetpgrp(0, group)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _index(netlink: IPRoute, interface: str) -> int:
