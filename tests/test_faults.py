@@ -442,10 +442,13 @@ batch_stand_in.put_in_place(pytest.MonkeyPatch())
 sys.exit(cli.main(sys.argv[1:]))
 """
 
-needs_mounts = pytest.mark.skipif(
-    subprocess.run([*IN_SMALL_FOLDER, "64k", "/mnt", "true"], capture_output=True).returncode != 0,
-    reason="needs user namespaces in which a tmpfs can be mounted",
-)
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> None:
+    """Skip where a user may not make namespaces in which a tmpfs can be mounted."""
+    tried = subprocess.run([*IN_SMALL_FOLDER, "64k", tmp_path, "true"], capture_output=True)
+    if tried.returncode != 0:
+        pytest.skip(f"no mount in a user namespace: {tried.stderr.decode().strip()}")
 
 
 def small_folder(size: str, *command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -460,7 +463,7 @@ def small_folder(size: str, *command: str | Path) -> subprocess.CompletedProcess
     )
 
 
-@needs_mounts
+@pytest.mark.usefixtures("mounts")
 @pytest.mark.experiment
 def test_the_disk_is_full_while_measuring(listeners: Path) -> None:
     fault = """
@@ -488,7 +491,7 @@ sys.exit(status)
     assert ended.stdout in ("[]\n", "['run.failed-1']\n")
 
 
-@needs_mounts
+@pytest.mark.usefixtures("mounts")
 @pytest.mark.parametrize(("size", "status"), [("40k", 1), ("100k", 1), ("2m", 0)])
 def test_the_disk_is_full_while_results_are_written(mine: Path, size: str, status: int) -> None:
     command = shlex.join(
@@ -504,7 +507,7 @@ def test_the_disk_is_full_while_results_are_written(mine: Path, size: str, statu
         assert "No space left on device" in ended.stderr
 
 
-@needs_mounts
+@pytest.mark.usefixtures("mounts")
 def test_a_batchs_folder_is_read_only(mine: Path, no_report: None) -> None:
     """Nothing can be moved aside there; what it has stays and counts."""
     assert run_batch() == cli.VALID
