@@ -22,7 +22,7 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # The largest experiment's guest: sixteen Tors of some 30 MB, traffic and the guest's kernel.
 GUEST_BYTES = 1_000_000_000
-# Its processes: a shell, a Tor and a generator for each of sixteen nodes, and their threads.
+# Its processes: a shell, a Tor and a generator for each of sixteen nodes, and those around them.
 FEWEST_OPEN_FILES = 256
 
 
