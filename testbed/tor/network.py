@@ -205,14 +205,16 @@ def _started(
         *("--defaults-torrc", "/dev/null"),
     ]
     environment = os.environ | {"HOME": str(files.data)}
-    # Until it has read its torrc Tor warns on its standard output; its log it appends to.
-    with files.log.open("ab") as output:
+    # Until it has read its torrc Tor warns on its standard output, and it has no log yet.
+    told = files.directory / "output"
+    with told.open("wb") as output:
         process = lab.start(node.name, command, output=output, environment=environment)
 
     def missing() -> list[str]:
         if process.poll() is not None:
             ended = f"{node.name}: Tor ended at once (status {process.returncode})"
-            raise TestbedError("\n  ".join([ended, *_last_words(files.log)]))
+            words = _last_words(files.log if files.log.exists() else told)
+            raise TestbedError("\n  ".join([ended, *words]))
         return [] if _answers(files.control_socket) else [f"{node.name}'s control socket"]
 
     wait_until(missing, START_TIMEOUT_S, "starting Tor", interval_s=0.01)
