@@ -19,6 +19,8 @@ from testbed.scenario import SCENARIOS
 from testbed.toml_file import names_in
 from testbed.variant import TOR_CONFIGS
 
+_HOLDS = {True: "yes", False: "no", None: "not judged"}
+
 
 def runs_table(runs: Sequence[Run], directory: Path) -> Table:
     """A row a run; their directories are told as seen from `directory`."""
@@ -59,7 +61,7 @@ def checks_table(runs: Sequence[Run]) -> Table:
 
 def failed_checks_table(runs: Sequence[Run]) -> Table:
     """A row a check that did not hold."""
-    failed = [(run, check) for run in runs for check in run.summary.checks if not check.ok]
+    failed = [(run, check) for run in runs for check in run.summary.checks if check.failed]
     return _checks_table("Checks that failed", failed)
 
 
@@ -74,7 +76,7 @@ def _checks_table(title: str, checks: Sequence[tuple[Run, Check]]) -> Table:
             (
                 *(run.summary.scenario, run.summary.traffic, run.summary.variant),
                 *(str(run.summary.seed), check.name, check.expected, check.observed),
-                "yes" if check.ok else "no",
+                _HOLDS[check.ok],
             )
             for run, check in checks
         ),

@@ -129,7 +129,7 @@ def read_runs(folders: Iterable[Path], *, mixed: bool = False) -> Found:
         if run.summary.valid:
             valid.append(run)
         else:
-            failed = ", ".join(check.name for check in run.summary.checks if not check.ok)
+            failed = ", ".join(check.name for check in run.summary.checks if check.failed)
             left_out.append(f"{folder}: invalid: {failed}")
     parts = [({}, valid)] if mixed or not valid else _made_alike(valid)
     grouped = [_grouped(runs, left_out, mixed=mixed) for _, runs in parts]

@@ -129,6 +129,7 @@ class LoopbackLab(Lab):
         command: Sequence[str | Path],
         *,
         output: IO[bytes] | int = subprocess.DEVNULL,
+        errors: IO[bytes] | int = subprocess.STDOUT,
         environment: dict[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a program, which dies with this process; its output goes to `output`."""
@@ -137,7 +138,7 @@ class LoopbackLab(Lab):
             dying_with_us([str(word) for word in command]),
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             env={**(environment or os.environ), **own},
         )
 

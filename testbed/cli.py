@@ -167,7 +167,7 @@ def _batch(given: argparse.Namespace, messages: Console) -> int:
     )
     show.print_ended(Console(), ended)
     if any(one.run for one in ended.standings):  # there is no report on nothing
-        _report(argparse.Namespace(directory=directory, out=None, mixed=given.mixed), messages)
+        _write_report(directory, None, messages, mixed=given.mixed)
     if ended.failures:
         return FAILED
     return PREMISE_FAILED if ended.invalid else VALID
@@ -209,14 +209,18 @@ def _tables(given: argparse.Namespace, messages: Console) -> int:
 
 
 def _report(given: argparse.Namespace, messages: Console) -> int:
+    _write_report(given.directory, given.out, messages, mixed=given.mixed)
+    return VALID
+
+
+def _write_report(directory: Path, out: Path | None, messages: Console, *, mixed: bool) -> None:
     from analysis.report import write_report
 
-    file = given.out or given.directory / "report" / "report.html"
-    found = write_report(given.directory, file, mixed=given.mixed)
+    file = out or directory / "report" / "report.html"
+    found = write_report(directory, file, mixed=mixed)
     _tell_left_out(found.left_out, messages)
     _tell_parts(found, messages)
     messages.print(f"report in {file}", markup=False, highlight=False, soft_wrap=True)
-    return VALID
 
 
 def _tell_parts(found: "Found", messages: Console) -> None:
@@ -297,9 +301,13 @@ def _list(_given: argparse.Namespace, _messages: Console) -> int:
 
 
 def _setup(_given: argparse.Namespace, messages: Console) -> int:
+    _set_up(messages)
+    return VALID
+
+
+def _set_up(messages: Console) -> None:
     variants = [read_variant(name) for name in SETUP_VARIANTS]
     ensure_ready(messages, [tor_need(one.source, one.patches) for one in variants])
-    return VALID
 
 
 def _doctor(_given: argparse.Namespace, _messages: Console) -> int:
@@ -308,7 +316,7 @@ def _doctor(_given: argparse.Namespace, _messages: Console) -> int:
 
 def _test(given: argparse.Namespace, messages: Console) -> int:
     """The checks of CI: format, lint, types, then the tests; the first that fails ends it."""
-    _setup(given, messages)
+    _set_up(messages)
     checks = [["ruff", "format", "--check", "."], ["ruff", "check", "."], ["mypy"]]
     for check in [] if given.arguments else checks:
         if status := _run_tool(check):

@@ -11,11 +11,11 @@ import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from testbed.errors import InputError
+from testbed.plan_identity import identity
 from testbed.scenario import DEFAULT, CompetingKeys, LinkSettings, Scenario, read_scenario
 from testbed.seeds import derived_seed
 from testbed.toml_file import PROJECT, label, shown, suggestion
@@ -153,6 +153,7 @@ class Plan(PlanPart):
     """All that a run needs to know.
 
     Attributes:
+        topology: its name, or its file's: nodes, links and paths are all that is built.
         traffic: the model of every client that has none of its own in the scenario.
         traffic_overridden: whether it is another one than the scenario's file says.
         duration_s: how long is measured.
@@ -184,15 +185,8 @@ class Plan(PlanPart):
     @property
     def key(self) -> str:
         """The run's name: 16 hexadecimal digits over everything that can change its result."""
-        only_for_readers: dict[str, Any] = {
-            "scenario_title": True,
-            "variant_title": True,
-            "traffic_overridden": True,
-            "tor": {"patches": {"__all__": {"path"}}},
-            "tgen": {"path"},
-        }
         # Without defaults, so that a plan keeps its key when plans learn to say something more.
-        content = self.model_dump(mode="json", exclude=only_for_readers, exclude_defaults=True)
+        content = identity(self.model_dump(mode="json", exclude_defaults=True))
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -247,7 +241,7 @@ def make_plan(
         scenario_title=said.title,
         variant=tor.name,
         variant_title=tor.title,
-        topology=said.topology,
+        topology=Path(said.topology).stem,
         traffic=traffic or said.traffic,
         traffic_overridden=traffic is not None and traffic != said.traffic,
         seed=seed,
@@ -311,7 +305,7 @@ def _given_duration_s(duration: str | float) -> float:
 
 def _topology(said: Scenario, file: Path) -> TorTopo:
     try:
-        return load_topology(said.topology)
+        return load_topology(said.topology, file.parent)
     except InputError as error:
         raise InputError(f"{label(file)}: topology: {error}") from error
 

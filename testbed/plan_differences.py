@@ -4,14 +4,12 @@ Plans are compared as plain data: one may be of another version of the testbed.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-_ONLY_FOR_READERS = {"scenario_title", "variant_title", "traffic_overridden", "path"}
-"""As in `Plan.key`; `path` is a patch's."""
+from testbed.plan_identity import FOLLOWS_FROM_SEED, ONLY_FOR_READERS, identity
 
-_FOLLOWS_FROM_SEED = {"seed", "netem_seeds"}
 _OFF = {"null", "false", "[]", "{}"}
 """What a key says that one version of the testbed has and another hasn't, if it changes nothing."""
 
@@ -31,8 +29,8 @@ def differences(
     Returns:
         Such as "duration_s is 20.0, not 300.0; links.3.loss is 0.001, not 0.0; and 2 more".
     """
-    passed_over = _ONLY_FOR_READERS | (_FOLLOWS_FROM_SEED if but_seed else set())
-    values = [dict(leaves(plan, passed_over)) for plan in (there, here)]
+    passed_over = ONLY_FOR_READERS | (FOLLOWS_FROM_SEED if but_seed else set())
+    values = [dict(leaves(identity(plan, passed_over))) for plan in (there, here)]
     pairs = {
         key: [plan.get(key, _MISSING) for plan in values] for key in dict.fromkeys(chain(*values))
     }
@@ -46,16 +44,14 @@ def differences(
     return "; ".join(named)
 
 
-def leaves(
-    data: object, passed_over: Collection[str] = (), path: str = ""
-) -> Iterator[tuple[str, str]]:
+def leaves(data: object, path: str = "") -> Iterator[tuple[str, str]]:
     """Each plain value as JSON, by its keys and places, such as "links.3.loss"."""
     if isinstance(data, Mapping):
-        parts = [(str(key), value) for key, value in data.items() if key not in passed_over]
+        parts = [(str(key), value) for key, value in data.items()]
     elif isinstance(data, list | tuple) and data:
         parts = [(str(number), value) for number, value in enumerate(data)]
     else:
         yield path, json.dumps(data)
         return
     for key, value in parts:
-        yield from leaves(value, passed_over, f"{path}.{key}" if path else key)
+        yield from leaves(value, f"{path}.{key}" if path else key)

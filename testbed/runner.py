@@ -40,7 +40,7 @@ from testbed.probes.captures import capture_pairs
 from testbed.setup import cache
 from testbed.setup.builds import Build
 from testbed.setup.own_code import own_code
-from testbed.setup.privileges import left_to_user
+from testbed.setup.privileges import as_user, left_to_user
 from testbed.setup.ready import Ready, TorNeed, ensure_ready, ensure_tors, tor_need
 
 
@@ -77,7 +77,7 @@ def carry_out(
     captures = capture_pairs(plan, captures)
     destination = destination.absolute()  # inside the machine the working directory is another
     if machine == "host":
-        run = _host_machine(plan, destination, messages, captures)
+        run = _host_machine(plan, destination, captures)
     else:
         run = _virtual_machine(plan, messages, captures, ready)
     with left_to_user(destination), results.staging(destination) as staging:
@@ -149,15 +149,13 @@ def _places(plan: Plan, directory: Path, tor: Build) -> Places:
     )
 
 
-def _host_machine(
-    plan: Plan, destination: Path, messages: Console, captures: Collection[str]
-) -> Run:
+def _host_machine(plan: Plan, destination: Path, captures: Collection[str]) -> Run:
     """Get this host ready for a plan."""
     used = [destination, cache.cache_folder(), *([Path(plan.tgen.path)] if plan.tgen else [])]
     congestion_controls = set(plan.congestion_control.values())
     congestion_controls.update(entry.congestion_control for entry in plan.competing)
     check_host(sorted(congestion_controls), *used)
-    tor = ensure_tors(messages, [plan_need(plan)])[plan_need(plan)]
+    tor = as_user(_tor_for, plan_need(plan))
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
         started = datetime.now(UTC)
@@ -183,6 +181,11 @@ def _host_machine(
         )
 
     return run
+
+
+def _tor_for(need: TorNeed) -> Build:
+    """Get a Tor without a kernel; perhaps in another process, to which no console can be sent."""
+    return ensure_tors(Console(stderr=True), [need])[need]
 
 
 def _options(captures: Collection[str]) -> list[str]:

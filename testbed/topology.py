@@ -137,17 +137,18 @@ def topology_names() -> list[str]:
     return sorted(path.stem for path in TOPOLOGIES.glob("*.py") if not path.stem.startswith("_"))
 
 
-def load_topology(name: str) -> TorTopo:
+def load_topology(name: str, folder: Path = TOPOLOGIES) -> TorTopo:
     """Build the topology of that name: the one `TorTopo` subclass in topologies/NAME.py.
 
     Args:
         name: a file in topologies/ without its extension, or the path of a .py file.
+        folder: what such a path is relative to: that of the scenario's file.
 
     Raises:
         InputError: there is no such file (the nearest name is suggested), it can't be
             imported, it holds no topology or several, or the topology can't be a Tor network.
     """
-    path = _topology_file(name)
+    path = _topology_file(name, folder)
     module = _imported(path)
     classes = [
         value
@@ -171,11 +172,14 @@ def load_topology(name: str) -> TorTopo:
     return topology
 
 
-def _topology_file(name: str) -> Path:
+def _topology_file(name: str, folder: Path) -> Path:
     if "/" in name or name.endswith(".py"):
-        path = Path(name).expanduser().resolve()
+        path = (folder / Path(name).expanduser()).resolve()
         if not path.is_file() or path.suffix != ".py":
-            raise InputError(f"there is no topology file {shown(name)}: give a .py file's path")
+            raise InputError(
+                f"there is no topology file {shown(name)}: give a .py file's path, as seen from"
+                f" {folder}"
+            )
         return path
     names = topology_names()
     if name not in names:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from testbed import runner
+from testbed.machines.places import Places
 from testbed.machines.virtual import run_in_machine
 from testbed.results import Run, read_run
 from testbed.setup.ready import ensure_ready
@@ -99,11 +99,11 @@ def with_fault(fault: str, program: Path, monkeypatch: pytest.MonkeyPatch) -> No
         program: the file that the machine runs from now on; made here.
     """
     program.write_text(FAULTY_EXPERIMENT.format(fault=fault.strip().replace("\n", "\n    ")))
-    plain = runner.experiment_command
+    plain = Places.command
 
-    def command(*arguments: object, **options: object) -> list[str]:
-        words = plain(*arguments, **options)  # type: ignore[arg-type]
-        assert words[1:3] == ["-m", "testbed.experiment"]
-        return [words[0], str(program.absolute()), *words[3:]]
+    def command(places: Places, module: str, *options: str) -> list[str]:
+        words = plain(places, module, *options)
+        faulty = [words[0], str(program.absolute()), *words[3:]]
+        return faulty if module == "testbed.experiment" else words
 
-    monkeypatch.setattr(runner, "experiment_command", command)
+    monkeypatch.setattr(Places, "command", command)

@@ -3,19 +3,24 @@
 Whether their figures are right is said by the command beside each.
 """
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import Template
 
 import pytest
+from made_runs import Made
 
 from testbed import cli
 from testbed.batch import read_batch
 from testbed.plan import make_plan
+from testbed.results import read_run
+from testbed.setup import builds
 from testbed.toml_file import PROJECT
 
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md")])
@@ -45,11 +50,11 @@ def toml_blocks() -> list[tuple[str, str]]:
     return found
 
 
-def commands() -> list[str]:
+def commands(documents: Iterable[Path] = DOCUMENTS) -> list[str]:
     """Every `./run.py …` of the documents' shell blocks that is whole in one line."""
     lines = {
         line.removeprefix("sudo ").strip()
-        for document in DOCUMENTS
+        for document in documents
         for text in blocks(document, "sh")
         for line in text.splitlines()
     }
@@ -121,3 +126,60 @@ def test_named_tests_exist() -> None:
     assert len(named) > 30
     for name, file in named:
         assert f"\ndef {name}(" in (PROJECT / file).read_text(encoding="utf-8"), name
+
+
+# Carried out, as whoever runs the tests; by .ci/run that is an ordinary user.
+
+FOR_ALL = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md"]
+TAKE_MINUTES = {"scenario", "compare", "batch", "shell", "calibrate", "bench", "test"}
+"""Unless they are told to do only a part (--dry-run, -k)."""
+PATIENCE_S = 400.0
+
+
+def takes_seconds(line: str) -> bool:
+    words = line.split()
+    return words[1] not in TAKE_MINUTES or "--dry-run" in words or "-k" in words
+
+
+def carried_out(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Carry out a command where the project's files seem to be, with what a login gives."""
+    for path in PROJECT.iterdir():
+        if path.name != "results":
+            (folder / path.name).symlink_to(path)
+    for name, text in toml_blocks():
+        if not (folder / name).exists():
+            (folder / name).write_text(text, encoding="utf-8")
+    kept = ("HOME", "USER", "LOGNAME", "LANG", "HYDRA_CACHE", "XDG_CACHE_HOME")
+    login = {name: os.environ[name] for name in kept if name in os.environ}
+    return subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        env=login | {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("line", [one for one in commands(FOR_ALL) if takes_seconds(one)])
+def test_shown_commands_that_take_seconds(tmp_path: Path, line: str) -> None:
+    if not {"tor", "linux"} <= {build.metadata["name"] for build in builds.all_finished()}:
+        pytest.skip("not set up here: run ./run.py setup first")
+    for variant in ("vanilla", "pctls"):
+        Made(variant=variant).write(tmp_path / "results" / "hydra")
+    done = carried_out(line, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.experiment
+@pytest.mark.parametrize("line", [one for one in commands(FOR_ALL) if "--out /tmp/" in one])
+def test_a_newcomers_first_runs(tmp_path: Path, line: str) -> None:
+    """As CONTRIBUTING shows them, but shorter and elsewhere."""
+    shorter = line.replace('"20 s"', '"4 s"').replace("/tmp/", f"{tmp_path}/out-")
+    assert len({line, shorter}) == 2
+    done = carried_out(shorter, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (out,) = tmp_path.glob("out-*")
+    assert read_run(out).summary.valid

@@ -4,6 +4,7 @@ docs/reliability.md is the table of all of them; interruptions are in test_inter
 """
 
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -140,6 +141,27 @@ def test_a_client_never_bootstraps(
 
 
 @pytest.mark.experiment
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("NoSuchOption = 1", "Unknown option 'NoSuchOption'"),
+        ('KISTSchedRunInterval = "20 furlongs"', "Unknown unit in 20 furlongs"),
+    ],
+)
+def test_a_tor_that_does_not_know_its_configuration(
+    listeners: Path, capsys: pytest.CaptureFixture[str], line: str, words: str
+) -> None:
+    """It ends before its log is open."""
+    (listeners / "mine.toml").write_text(
+        f'title = "Mine"\nextends = "vanilla"\n[torrc.relay]\n{line}\n', encoding="utf-8"
+    )
+    assert status_of([*RUN, "--variant", "mine.toml"]) == cli.FAILED
+    error, *told = capsys.readouterr().err.splitlines()
+    assert error == "run.py: guard1: Tor ended at once (status 1)"
+    assert words in told[0]
+
+
+@pytest.mark.experiment
 def test_somebody_sets_the_clock_by_which_a_run_goes(
     listeners: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,6 +251,25 @@ def test_no_room_for_the_machines_memory(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with pytest.raises(TestbedError, match=f"1000000000 MB, in {tmp_path}: set"):
         virtual._memory_folder(10**9)
+
+
+@pytest.mark.experiment
+def test_a_low_limit_of_open_files(tmp_path: Path) -> None:
+    """Of a machine's processes each is an open file to the host: it takes what is permitted."""
+    program = """
+import subprocess
+started = [subprocess.Popen(["sleep", "100"]) for _ in range(300)]
+print("running", sum(process.poll() is None for process in started))
+for process in started:
+    process.kill()
+"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard > 400
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        assert "running 300" in run_inside(program, tmp_path / "run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # The host's clock, and a host that sleeps.
@@ -401,10 +442,13 @@ batch_stand_in.put_in_place(pytest.MonkeyPatch())
 sys.exit(cli.main(sys.argv[1:]))
 """
 
-needs_mounts = pytest.mark.skipif(
-    subprocess.run([*IN_SMALL_FOLDER, "64k", "/mnt", "true"], capture_output=True).returncode != 0,
-    reason="needs user namespaces in which a tmpfs can be mounted",
-)
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> None:
+    """Skip where a user may not make namespaces in which a tmpfs can be mounted."""
+    tried = subprocess.run([*IN_SMALL_FOLDER, "64k", tmp_path, "true"], capture_output=True)
+    if tried.returncode != 0:
+        pytest.skip(f"no mount in a user namespace: {tried.stderr.decode().strip()}")
 
 
 def small_folder(size: str, *command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -419,7 +463,7 @@ def small_folder(size: str, *command: str | Path) -> subprocess.CompletedProcess
     )
 
 
-@needs_mounts
+@pytest.mark.usefixtures("mounts")
 @pytest.mark.experiment
 def test_the_disk_is_full_while_measuring(listeners: Path) -> None:
     fault = """
@@ -447,7 +491,7 @@ sys.exit(status)
     assert ended.stdout in ("[]\n", "['run.failed-1']\n")
 
 
-@needs_mounts
+@pytest.mark.usefixtures("mounts")
 @pytest.mark.parametrize(("size", "status"), [("40k", 1), ("100k", 1), ("2m", 0)])
 def test_the_disk_is_full_while_results_are_written(mine: Path, size: str, status: int) -> None:
     command = shlex.join(
@@ -463,7 +507,7 @@ def test_the_disk_is_full_while_results_are_written(mine: Path, size: str, statu
         assert "No space left on device" in ended.stderr
 
 
-@needs_mounts
+@pytest.mark.usefixtures("mounts")
 def test_a_batchs_folder_is_read_only(mine: Path, no_report: None) -> None:
     """Nothing can be moved aside there; what it has stays and counts."""
     assert run_batch() == cli.VALID

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars
 import pytest
-from test_results import Cost, facts, finished, plan, raw_rows, socket_sample
+from test_results import Cost, facts, finished, plan, raw_rows
 
 from testbed.plan import Plan
 from testbed.results import MachineFacts, read_run
@@ -118,7 +118,7 @@ def test_nothing_of_the_host_is_in_it(tmp_path: Path, plan: Plan, facts: Machine
 def test_one_value_of_one_sample_is_another_fingerprint(
     tmp_path: Path, plan: Plan, facts: MachineFacts
 ) -> None:
-    samples = [socket_sample(0.2 * number) for number in range(50)]
+    samples = raw_rows(plan)["sockets"]
     finished(tmp_path / "one", plan, facts, sockets=samples)
     samples[17]["rtt_ms"] = math.nextafter(20.0, 21.0)
     finished(tmp_path / "other", plan, facts, sockets=samples)

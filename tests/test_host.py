@@ -35,13 +35,10 @@ from testbed.setup.ready import ensure_ready
 from testbed.toml_file import PROJECT
 from testbed.up_to_date import Today, reason_against
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
 # What it needs.
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.parametrize("lacking", ["bridge", "HTB", "netem"])
 def test_a_kernel_that_lacks_something(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by trying it: here a kind of device or qdisc that no kernel has."""
@@ -54,7 +51,7 @@ def test_a_kernel_that_lacks_something(lacking: str, monkeypatch: pytest.MonkeyP
         check_host(["cubic"])
 
 
-@needs_root
+@pytest.mark.root
 def test_a_kernel_that_lacks_a_congestion_control(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_kernel, "TRIALS", {})
     assert host_kernel.refusal(["reno"]) == ""
@@ -62,14 +59,14 @@ def test_a_kernel_that_lacks_a_congestion_control(monkeypatch: pytest.MonkeyPatc
     assert found.startswith("no newest in net.ipv4.tcp_allowed_congestion_control (sysctl: ")
 
 
-@needs_root
+@pytest.mark.root
 def test_the_trial_leaves_nothing() -> None:
     before = interfaces()
     host_kernel.refusal()
     assert interfaces() == before
 
 
-@needs_root
+@pytest.mark.root
 def test_a_path_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_kernel, "refusal", lambda _controls: "")
     with pytest.raises(InputError, match="/run/user/results: the host machine can't see"):
@@ -110,7 +107,7 @@ def run_shell(folder: Path, commands: str) -> str:
     return (folder / "logs" / "host.log").read_text()
 
 
-@needs_root
+@pytest.mark.root
 def test_it_has_no_way_out_and_meets_nobody(tmp_path: Path) -> None:
     seen = run_shell(
         tmp_path / "run",
@@ -126,7 +123,7 @@ def test_it_has_no_way_out_and_meets_nobody(tmp_path: Path) -> None:
     assert {name for _, name in processes} == {"sh", "ps"}
 
 
-@needs_root
+@pytest.mark.root
 def test_it_can_change_no_setting_of_the_host(tmp_path: Path) -> None:
     settings = ("fs/file-max", "kernel/pty/max", "vm/max_map_count")
     values = [Path("/proc/sys", name).read_text() for name in settings]
@@ -136,7 +133,7 @@ def test_it_can_change_no_setting_of_the_host(tmp_path: Path) -> None:
     assert [Path("/proc/sys", name).read_text() for name in settings] == values
 
 
-@needs_root
+@pytest.mark.root
 def test_two_at_once_have_the_same_names_for_other_things(tmp_path: Path) -> None:
     before = interfaces()
     commands = "ip link add s1 type bridge; ip link show s1 && touch up; sleep 60"
@@ -176,7 +173,7 @@ run_on_host(["sh", "-c", sys.argv[2]], pathlib.Path(sys.argv[1]), environment={}
         )
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_it_nothing_stays(tmp_path: Path, number: signal.Signals) -> None:
     """Not even a process that has left its parent, its session and its network."""
@@ -194,7 +191,7 @@ def test_whatever_ends_it_nothing_stays(tmp_path: Path, number: signal.Signals) 
     assert (interfaces(), Path("/proc/self/mounts").read_text()) == before
 
 
-@needs_root
+@pytest.mark.root
 def test_a_command_that_fails(tmp_path: Path) -> None:
     with pytest.raises(TestbedError, match=r"^the experiment ended with status 7\n  why$"):
         run_shell(tmp_path / "plain", "echo why; exit 7")
@@ -203,7 +200,7 @@ def test_a_command_that_fails(tmp_path: Path) -> None:
         run_shell(tmp_path / "telling", f"echo no consensus > {told}; exit 1")
 
 
-@needs_root
+@pytest.mark.root
 def test_what_it_writes_belongs_to_the_user_behind_sudo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,7 +262,7 @@ def test_a_run_that_was_never_looked_at_does_not_count(monkeypatch: pytest.Monke
     assert not saturation_of([], monkeypatch).ok
 
 
-@needs_root
+@pytest.mark.root
 def test_a_busy_host_is_seen(tmp_path: Path) -> None:
     """From /proc/stat, with a program that keeps a core busy while it says that it measures."""
     folder = tmp_path / "run"

@@ -427,7 +427,7 @@ def project_for_ordinary_user(folder: Path) -> Path:
 
 
 @pytest.mark.experiment
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.root
 def test_an_ordinary_user(public_folder: Path) -> None:
     home = public_folder / "home"
     home.mkdir()

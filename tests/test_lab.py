@@ -3,8 +3,6 @@
 Rates, delays and losses are measured in test_calibration.
 """
 
-from pathlib import Path
-
 import pytest
 from machine import run_inside
 
@@ -90,11 +88,3 @@ def test_no_interface_is_given_bundles_of_segments(lines: list[list[str]]) -> No
     settings = kind(lines, "gso")
     assert len(settings) == 28
     assert {words[1] for words in settings} == {"1"}
-
-
-def test_no_configuration_names_a_public_authority() -> None:
-    for template in Path(__file__).parents[1].glob("tor-configs/**/*"):
-        if template.is_file() and template.suffix in (".torrc", ".toml"):
-            lines = template.read_text().splitlines()
-            authorities = [line for line in lines if "DirAuthority" in line.split("#")[0]]
-            assert all("$authority_line" in line for line in authorities)

@@ -3,11 +3,14 @@
 import ipaddress
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testbed.errors import InputError
+from testbed.lab.network import topology_of
 from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.plan_differences import differences
 from testbed.topology import load_topology, topology_names
 
 SCENARIO = """
@@ -99,6 +102,33 @@ def test_key_depends_on_what_a_patch_says_not_where_it_lies(tmp_path: Path) -> N
         variant.write_text('title = "x"\nextends = "vanilla"\npatches = ["a.patch"]\n')
         keys.append(make_plan("NoDropping", str(variant)).key)
     assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    ("place", "matters"),
+    [
+        *((place, True) for place in ("seed", "duration_s", "links.0.loss", "tor.variant")),
+        *((place, True) for place in ("tor.patches.0.sha256", "tgen.sha256", "competing.0.port")),
+        *((place, False) for place in ("scenario_title", "variant_title", "traffic_overridden")),
+        *((place, False) for place in ("tor.patches.0.path", "tgen.path")),
+    ],
+)
+def test_the_key_and_what_plans_differ_in_go_by_the_same_values(
+    tmp_path: Path, place: str, matters: bool
+) -> None:
+    generator = tmp_path / "tgen"
+    generator.write_text("#!/bin/sh\n")
+    generator.chmod(0o755)
+    plan = make_plan("Two", "pctls", tgen=str(generator))
+    data = plan.model_dump(mode="json")
+    *way, last = (int(key) if key.isdigit() else key for key in place.split("."))
+    inner: Any = data
+    for key in way:
+        inner = inner[key]
+    inner[last] = "another" if isinstance(inner[last], str) else inner[last] + 1
+    other = Plan.model_validate(data)
+    assert (other.key != plan.key) == matters
+    assert bool(differences(data, plan.model_dump(mode="json"))) == matters
 
 
 def test_every_variant_meets_the_same_losses() -> None:
@@ -272,6 +302,16 @@ def test_topologies(name: str) -> None:
     assert topology.routes()["client1"] == ("client1", "guard1", "middle1", "exit1", "server1")
 
 
+@pytest.mark.parametrize("name", topology_names())
+def test_the_lab_has_the_interfaces_of_the_topology(tmp_path: Path, name: str) -> None:
+    """It is built from the plan, and the files say which interface comes first."""
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO.replace("two_clients", name), encoding="utf-8")
+    built, meant = topology_of(make_plan(str(file), "vanilla")), load_topology(name)
+    assert sorted(built.nodes()) == sorted(meant.nodes())
+    assert built.ports == meant.ports
+
+
 TOPOLOGY = """
 from testbed.topology import TorTopo
 
@@ -312,3 +352,22 @@ def test_refuses_topology(tmp_path: Path, right: str, wrong: str, advice: str) -
     with pytest.raises(InputError) as caught:
         load_topology(str(file))
     assert advice in str(caught.value)
+
+
+def test_a_topologys_path_is_as_seen_from_the_scenarios_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is planned, and wherever the lab is built: in the machine that is /run."""
+    (tmp_path / "networks").mkdir()
+    (tmp_path / "networks" / "small.py").write_text(TOPOLOGY)
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO.replace("two_clients", "networks/small.py"), encoding="utf-8")
+    monkeypatch.chdir("/")
+    plan = make_plan(str(file), "vanilla")
+    assert plan.topology == "small"
+    (tmp_path / "networks" / "small.py").unlink()
+    built = topology_of(Plan.model_validate_json(plan.model_dump_json()))
+    assert set(built.hosts()) == {node.name for node in plan.nodes}
+    assert f'"networks/small.py": give a .py file\'s path, as seen from {tmp_path}' in refused(
+        str(file), "vanilla"
+    )

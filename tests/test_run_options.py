@@ -19,6 +19,7 @@ import pytest
 from machine import run_scenario
 
 from testbed.errors import InputError, TestbedError
+from testbed.guest import memory_mb
 from testbed.lab import network
 from testbed.lab.links import LinkCounters
 from testbed.plan import Plan, make_plan
@@ -26,7 +27,6 @@ from testbed.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_pa
 from testbed.probes.premise import record_links
 from testbed.probes.record import Record
 from testbed.results import Run
-from testbed.runner import memory_mb
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
-"""Every other scenario once, short, end to end: what each adds is there, and measured.
-
-SharedDropping with both variants is in test_experiment.
-"""
+"""Every scenario once, short, end to end: what each adds is there, and measured."""
 
 import json
+import shutil
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,11 +10,14 @@ import polars
 import pytest
 from machine import run_scenario
 
-from testbed.plan import make_plan
 from testbed.results import Run
-from testbed.toml_file import PROJECT
+from testbed.scenario import SCENARIOS
+from testbed.toml_file import PROJECT, names_in
 
 pytestmark = pytest.mark.experiment
+
+WITH_TESTS_OF_THEIR_OWN = {"One", "Two", "Three", "SharedDropping", "TwoPaths"}
+"""The first three are below, the others in test_experiment and test_tor_choices."""
 
 
 def traffic_figures(finished: Run, traffic: str) -> dict[str, Any]:
@@ -25,14 +26,18 @@ def traffic_figures(finished: Run, traffic: str) -> dict[str, Any]:
     return dict(figures)
 
 
-@pytest.mark.parametrize("scenario", ["NoDropping", "DroppingRemaining"])
-def test_eight_clients(scenario: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "scenario", [name for name in names_in(SCENARIOS) if name not in WITH_TESTS_OF_THEIR_OWN]
+)
+def test_a_scenario(scenario: str, tmp_path: Path) -> None:
+    """Any that is there, also one that nobody has written a test for."""
     finished = run_scenario(tmp_path, scenario, "pctls", 4)
     assert {check.name for check in finished.summary.checks} >= {"packets crossed one by one"}
     losses = [check for check in finished.summary.checks if check.name.startswith("loss from")]
-    lossy = {"client", "guard", "middle"} if scenario == "DroppingRemaining" else set()
-    assert {role for check in losses for role in check.name.split()[2::2]} == lossy
-    assert finished.transfers["client"].n_unique() == 8
+    told = {tuple(check.name.split()[2::2]) for check in losses}
+    lossy = [link.roles for link in finished.plan.links if link.loss]
+    assert told == {*lossy, *(roles[::-1] for roles in lossy)}
+    assert set(finished.transfers["client"]) == set(finished.plan.traffic_by_client)
     # Whatever began while it was measured was let end.
     assert finished.transfers.filter("measured")["ok"].all()
 
@@ -67,8 +72,12 @@ def test_two_has_competing_streams_that_fill_the_queue(tmp_path: Path) -> None:
 def test_three_runs_on_until_its_slow_transfers_have_ended(tmp_path: Path) -> None:
     # A bulk transfer gets some 0.02 MB/s there: 5 MB would take the test minutes.
     short = (PROJECT / "scenarios" / "Three.toml").read_text().replace('= "bulk"', '= "audio"')
+    # And a topology of the user's own.
+    short = short.replace('= "two_clients"', '= "./mine.py"')
+    shutil.copy(PROJECT / "topologies" / "two_clients.py", tmp_path / "mine.py")
     (tmp_path / "Three.toml").write_text(short)
     finished = run_scenario(tmp_path, str(tmp_path / "Three.toml"), "pctls", 100)
+    assert finished.plan.topology == "mine"
     whole = finished.transfers.filter("measured")
     assert whole["ok"].all()
     assert set(whole["client"]) == {"client1", "client2"}
@@ -77,14 +86,3 @@ def test_three_runs_on_until_its_slow_transfers_have_ended(tmp_path: Path) -> No
     # 2 Mbit/s between relays: 6 s of queue, and each stream a share of 0.25 MB/s.
     assert 0.1 < sum(finished.summary.competing[0].stream_mb_per_s) < 0.24
     assert max(finished.competing.filter(node="exit1")["rtt_ms"].to_list()) > 3000
-
-
-def test_all_scenarios_are_tried() -> None:
-    """A scenario that is added needs a short run here."""
-    names = {path.stem for path in (PROJECT / "scenarios").glob("*.toml")}
-    assert names == {
-        *("NoDropping", "SharedDropping", "DroppingRemaining"),
-        *("One", "Two", "Three", "TwoPaths"),
-    }
-    for name in names:
-        assert make_plan(name, "vanilla").duration_s == 300

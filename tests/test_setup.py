@@ -5,6 +5,7 @@ No test here asks apt or pip for anything over the network.
 
 import io
 import os
+import pwd
 import re
 import resource
 import stat
@@ -22,6 +23,7 @@ from testbed.setup import (
     cache,
     doctor,
     environment,
+    host_kernel,
     kernel,
     packages,
     privileges,
@@ -320,6 +322,45 @@ def test_root_without_sudo_stays_root(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.geteuid() == before
 
 
+def test_the_host_machine_has_the_cache_of_the_user_behind_sudo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = pwd.struct_passwd(("user", "x", 1234, 1234, "", str(tmp_path / "user"), "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", {1234: user}.__getitem__)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(packages, "ensure_packages", lambda progress: None)
+    for name in ("HYDRA_CACHE", "XDG_CACHE_HOME", "PYTHONDONTWRITEBYTECODE"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("HOME", str(tmp_path / "root"))
+    monkeypatch.setenv("SUDO_UID", "1234")
+    privileges.give_up_sudo(["scenario", "One", "--machine", "host"])
+    assert cache.cache_folder() == tmp_path / "user" / ".cache" / "hydra-testbed"
+
+
+@pytest.mark.root
+def test_what_is_added_to_the_users_cache_is_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = pwd.getpwnam("nobody")
+    monkeypatch.setenv("SUDO_UID", str(nobody.pw_uid))
+    assert privileges.as_user(os.getresuid) == (nobody.pw_uid,) * 3
+    assert privileges.as_user(os.getresgid) == (nobody.pw_gid,) * 3
+    with pytest.raises(PermissionError):
+        privileges.as_user(os.mkdir, tmp_path / "folder")
+    assert os.geteuid() == 0
+
+
+def test_without_sudo_there_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    assert privileges.as_user(os.getpid) == os.getpid()
+
+
+def test_the_trial_of_the_hosts_kernel_finds_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those for administrators, too, which an ordinary user's PATH doesn't lead to."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert "not found" not in host_kernel.refusal()
+
+
 def test_progress_off_a_terminal_is_two_plain_lines() -> None:
     stream = io.StringIO()
     with steps.Progress(stream).step("Building"):
@@ -345,6 +386,16 @@ def test_doctor_without_builds_says_how_to_get_them(own_cache: Path) -> None:
 def test_doctor_says_what_the_mapping_limit_permits(own_cache: Path) -> None:
     found = {finding.name: finding for finding in doctor.examine()}
     assert re.search(r"vm\.max_map_count is \d+: .* may have \d+ MB", found["mappings"].text)
+
+
+def test_doctor_says_what_the_limit_of_open_files_permits(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (64, 128))
+    found = {finding.name: finding for finding in doctor.examine()}
+    assert not found["open files"].well
+    assert found["open files"].text.startswith("the hard limit is 128: as many processes")
+    assert "256 are needed" in found["open files"].text
 
 
 # Speed, with what this machine has

@@ -195,6 +195,14 @@ def test_on_a_terminal_up_to_kill_9() -> None:
         user.sees(b"icmp_seq=2")
         user.types(b"\x03")
         assert b"0% packet loss" in user.sees(b"lab> ")
+        user.types(b"server1 iperf3 -s -D; iperf3 -s -p 7000 > /dev/null & sleep 1\r")
+        user.sees(b"lab> ")
+        user.types(b"exit1 ping server1\r")
+        user.sees(b"icmp_seq=2")
+        user.types(b"\x1a\x03")  # Ctrl-Z stops nothing here, and Ctrl-C ends the ping alone
+        assert b"0% packet loss" in user.sees(b"lab> ")
+        user.types(b"server1 ss -Hltn sport = :5201 or sport = :7000\r")
+        assert user.sees(b"lab> ").count(b"LISTEN") == 2, "they stay until the shell ends"
         user.types(b"half a line\x03")
         user.sees(b"lab> ")
         user.types(b"client1 stty size\r")

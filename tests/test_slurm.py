@@ -41,7 +41,10 @@ from testbed.setup import cache
 
 __all__ = ["folder", "mine", "no_report"]  # fixtures
 
-pytestmark = pytest.mark.timeout(1800)  # each job starts Python four times, one after another
+pytestmark = [
+    pytest.mark.root,  # as Slurm's daemons are
+    pytest.mark.timeout(1800),  # each job starts Python four times, one after another
+]
 
 NODES = ("n1", "n2")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo")
@@ -82,8 +85,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The configuration of a Slurm that is at work as long as this module's tests."""
     if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
         pytest.skip(f"no Slurm here: {', '.join(missing)} missing (Debian: slurm-wlm, munge)")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Slurm's daemons")
     here = tmp_path_factory.mktemp("slurm")
     configuration = here / "slurm.conf"
     configuration.write_text(

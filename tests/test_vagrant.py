@@ -117,7 +117,7 @@ def test_a_shared_folder_may_know_one_owner_only(
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.root
 def test_doctor_tries_the_kernel_without_root() -> None:
     """Under sudo it is the user's doctor, and must find what root would."""
     namespaces = ("unshare", "--user", "--map-root-user", "--net", "true")
@@ -216,8 +216,6 @@ def machine_environment() -> dict[str, str]:
 def bare_debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BareDebian]:
     if "long" not in request.config.option.markexpr:
         pytest.skip("by name only: ./run.py test -- -n0 -rP -m long tests/test_vagrant.py")
-    if os.geteuid() != 0:
-        pytest.skip("needs root, for another root folder")
     if shutil.which("debootstrap") is None:
         pytest.skip("no debootstrap: apt-get install --no-install-recommends debootstrap")
     if shutil.disk_usage(tmp_path).free < LEAST_FREE_BYTES:
@@ -261,6 +259,7 @@ def make(debian: BareDebian) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.root
 @pytest.mark.timeout(5400)
 def test_provisioning_from_nothing(bare_debian: BareDebian) -> None:
     # As Vagrant calls it.

@@ -1,11 +1,16 @@
 """Variant files: inheritance, patches and sources; what would open the lab is refused."""
 
+import ipaddress
+import re
 from pathlib import Path
 
 import pytest
 
 from testbed.errors import InputError
-from testbed.variant import Variant, read_variant
+from testbed.plan import make_plan
+from testbed.toml_file import names_in
+from testbed.tor.configuration import AuthorityIdentity, TorFiles, authority_line, torrc
+from testbed.variant import TOR_CONFIGS, Variant, read_variant
 
 BASE = """
 title = "A Tor"
@@ -14,6 +19,10 @@ cc_alg = 0
 [premise]
 shared_link = "one connection"
 """
+
+DIRECTORIES = r"(Dir|AlternateDir|AlternateBridge)Authority|FallbackDir|Bridge\b"
+"""The options by which a Tor is told whom to ask for a consensus."""
+INSIDE = [ipaddress.ip_network(text) for text in ("10.0.0.0/15", "127.0.0.0/8")]
 
 
 def write(folder: Path, text: str, name: str = "mine") -> str:
@@ -254,3 +263,18 @@ def test_source_is_relative_to_the_file(tmp_path: Path) -> None:
 def test_suggests_the_nearest_variant() -> None:
     with pytest.raises(InputError, match='there is no variant "pctsl": did you mean "pctls"'):
         read_variant("pctsl")
+
+
+@pytest.mark.parametrize("variant", names_in(TOR_CONFIGS))
+def test_no_tor_knows_an_authority_but_the_labs(tmp_path: Path, variant: str) -> None:
+    """Nor any other address outside, as its torrc is in a run."""
+    plan = make_plan("TwoPaths", variant)
+    identity = AuthorityIdentity("0" * 40, "1" * 40)
+    tors = [node for node in plan.nodes if node.role != "server"]
+    for node in tors:
+        text = torrc(plan, node, TorFiles(node.name, tmp_path, tmp_path / "log"), identity)
+        lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+        directories = [line for line in lines if re.match(DIRECTORIES, line, re.IGNORECASE)]
+        assert directories == [f"DirAuthority {authority_line(plan, identity)}"]
+        for address in re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", "\n".join(lines)):
+            assert any(ipaddress.ip_address(address) in inside for inside in INSIDE), address

@@ -28,6 +28,7 @@ from test_results import socket_sample
 from testbed import cli, runner
 from testbed.machines.watching import Cost
 from testbed.plan import Plan
+from testbed.probes.sockets import SAMPLE_INTERVAL_S
 from testbed.results import read_run
 from testbed.setup import cache
 from testbed.setup.ready import Ready, TorNeed
@@ -59,7 +60,11 @@ class OtherRtt(FakeMachine):
     """One in which a single sample is another."""
 
     changed = {  # noqa: RUF012
-        "sockets": [socket_sample(0.2 * number) | {"rtt_ms": 20.5} for number in range(50)]
+        "sockets": [
+            socket_sample(SAMPLE_INTERVAL_S * number, node) | {"rtt_ms": 20.5}
+            for number in range(20)
+            for node in ("middle1", "exit1")
+        ]
     }
 
 

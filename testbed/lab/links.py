@@ -4,11 +4,11 @@ Which links there are and what they do is the plan's; nodes and addresses are `l
 """
 
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
 
 from pyroute2 import IPRoute
-from pyroute2.netlink.rtnl.tcmsg import plugins, sched_netem
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla, nlmsg
+from pyroute2.netlink.rtnl import RTM_NEWQDISC
+from pyroute2.netlink.rtnl.tcmsg import sched_netem, tcmsg
 
 HTB_HANDLE = 0x10000
 HTB_CLASS = 0x10001
@@ -32,34 +32,24 @@ HTB_QUANTUM_BYTES = 60_000
 """Only meaningful among several classes; set so that HTB does not warn of a derived one."""
 
 
-class _NetemOptions(sched_netem.options):  # type: ignore[misc]  # pyroute2 has no types
-    """netem's attributes with those that pyroute2 doesn't know, up to the seed of its losses."""
-
-    nla_map = (
-        *sched_netem.options.nla_map,
-        ("TCA_NETEM_ECN", "none"),
-        ("TCA_NETEM_RATE64", "none"),
-        ("TCA_NETEM_PAD", "none"),
-        ("TCA_NETEM_LATENCY64", "int64"),
-        ("TCA_NETEM_JITTER64", "int64"),
-        ("TCA_NETEM_SLOT", "none"),
-        ("TCA_NETEM_SLOT_DIST", "none"),
-        ("TCA_NETEM_PRNG_SEED", "uint64"),
-    )
+_CREATE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
 
 
-def _netem_parameters(arguments: dict[str, Any]) -> dict[str, Any]:
-    parameters: dict[str, Any] = sched_netem.get_parameters(arguments)
-    parameters["attrs"] += [
-        ("TCA_NETEM_LATENCY64", arguments["delay_ns"]),
-        ("TCA_NETEM_PRNG_SEED", arguments["seed"]),
-    ]
-    return parameters
+class _NetemMessage(nlmsg):  # type: ignore[misc]  # pyroute2 has no types
+    """A request about netem (rtnetlink(7), struct tcmsg), with attributes that pyroute2's lacks.
 
+    A class of our own and not one of tcmsg's: what options that knows, it looks up in a table of
+    all its users', and what it inherits would be its own as soon as it has been used once.
+    """
 
-plugins["netem"] = SimpleNamespace(
-    parent=sched_netem.parent, get_parameters=_netem_parameters, options=_NetemOptions
-)
+    fields = tcmsg.fields
+    nla_map = ((1, "TCA_KIND", "asciiz"), (2, "TCA_OPTIONS", "options"))
+
+    class options(nla):  # type: ignore[misc]
+        """Numbers as in Linux's include/uapi/linux/pkt_sched.h."""
+
+        fields = sched_netem.options.fields
+        nla_map = ((10, "TCA_NETEM_LATENCY64", "int64"), (14, "TCA_NETEM_PRNG_SEED", "uint64"))
 
 
 @dataclass(frozen=True)
@@ -128,19 +118,21 @@ def shape(
     )
     if not queue_in_sender:
         netlink.link("set", index=index, gso_max_segs=1)
-        netlink.tc(
-            "add",
-            "netem",
-            index,
-            NETEM_HANDLE,
-            parent=HTB_CLASS,
-            delay_ns=max(LEAST_DELAY_NS, round(delay_ms * 1e6)),
-            loss=loss * 100,
-            limit=DELAY_LINE_PACKETS,
-            seed=seed,
-        )
+        delay_ns = max(LEAST_DELAY_NS, round(delay_ms * 1e6))
+        netlink.nlm_request_batch([_netem(index, delay_ns, loss, seed)])
     above_queue = HTB_CLASS if queue_in_sender else NETEM_CLASS
     netlink.tc("add", "pfifo", index, QUEUE_HANDLE, parent=above_queue, limit=queue_packets)
+
+
+def _netem(index: int, delay_ns: int, loss: float, seed: int) -> _NetemMessage:
+    """A request to add netem below HTB's class."""
+    options = sched_netem.get_parameters({"loss": loss * 100, "limit": DELAY_LINE_PACKETS})
+    options["attrs"] += [("TCA_NETEM_LATENCY64", delay_ns), ("TCA_NETEM_PRNG_SEED", seed)]
+    message = _NetemMessage()
+    message["header"]["type"], message["header"]["flags"] = RTM_NEWQDISC, _CREATE
+    message["index"], message["handle"], message["parent"] = index, NETEM_HANDLE, HTB_CLASS
+    message["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", options)]
+    return message
 
 
 def counters(netlink: IPRoute, index: int) -> LinkCounters:

@@ -4,11 +4,13 @@ No node has a default route: what isn't a neighbour on a link or the management 
 unreachable.
 """
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -19,6 +21,7 @@ from mininet.link import Intf
 from mininet.net import Mininet
 from mininet.node import Host
 from mininet.nodelib import LinuxBridge
+from mininet.topo import Topo
 from pyroute2 import IPRoute, netns
 
 from testbed.errors import TestbedError
@@ -30,7 +33,7 @@ Made = TypeVar("Made")
 
 MANAGEMENT_PREFIX_LENGTH = 16
 MANAGEMENT_SWITCH = "s1"
-"""LinuxBridge takes no other kind of name."""
+"""LinuxBridge takes no names but such ones."""
 
 SYSCTLS = {
     # Mininet's own values (Mininet.init), written out so that no host's differ.
@@ -100,14 +103,15 @@ class Lab:
         command: Sequence[str | Path],
         *,
         output: IO[bytes] | int = subprocess.DEVNULL,
+        errors: IO[bytes] | int = subprocess.STDOUT,
         environment: dict[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a node's network namespace; its output goes to `output`."""
+        """Start a program in a node's network namespace; its errors go where its output goes."""
         process: subprocess.Popen[bytes] = self._network.getNodeByName(node).popen(
             [str(word) for word in command],
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             env=environment,
         )
         return process
@@ -128,19 +132,27 @@ class Lab:
     def run_here(self, node: str, command: str, *, keyboard: bool) -> int:
         """Run a shell's command in a node on the terminal of this process; its exit status.
 
-        Ctrl-C is the command's business meanwhile.
+        As a shell's job it has a process group of its own: Ctrl-C is its business meanwhile, and
+        not that of programs which earlier commands have left in the background.
 
         Args:
             keyboard: whether the command reads what is typed, too.
         """
         process_number = self._network.getNodeByName(node).pid
-        with subprocess.Popen(
-            ["mnexec", "-a", str(process_number), "sh", "-c", command],
-            stdin=None if keyboard else subprocess.DEVNULL,
-        ) as process:
+        with (
+            subprocess.Popen(
+                ["mnexec", "-a", str(process_number), "sh", "-c", command],
+                stdin=None if keyboard else subprocess.DEVNULL,
+                process_group=0,
+            ) as process,
+            _in_foreground(process.pid),
+        ):
             while True:
-                with suppress(KeyboardInterrupt):
-                    return process.wait()
+                _, status = os.waitpid(process.pid, os.WUNTRACED)
+                if not os.WIFSTOPPED(status):
+                    process.returncode = os.waitstatus_to_exitcode(status)
+                    return process.returncode
+                os.killpg(process.pid, signal.SIGCONT)  # Ctrl-Z: nothing here could bring it back
 
     def wait_for_server(self, node: str, port: int) -> None:
         """Wait until a program in a node listens at a TCP port.
@@ -326,6 +338,23 @@ class Lab:
         )
 
 
+def topology_of(plan: Plan) -> Topo:
+    """The plan's nodes and links as Mininet takes them; each node's last one is for management.
+
+    Not from the topology's file: the machine has another working directory, or none of the user's.
+    """
+    topology = Topo()
+    for node in plan.nodes:
+        topology.addHost(node.name)
+    for link in plan.links:
+        topology.addLink(*link.ends)
+    switch = topology.addSwitch(MANAGEMENT_SWITCH)
+    for node in plan.nodes:
+        if node.management_address:
+            topology.addLink(node.name, switch)
+    return topology
+
+
 @contextmanager
 def running_lab(plan: Plan) -> Iterator[Lab]:
     """Build the plan's network, and take it down at the end whatever happens.
@@ -333,26 +362,38 @@ def running_lab(plan: Plan) -> Iterator[Lab]:
     Raises:
         pyroute2.NetlinkError: the kernel refuses a link's setting (it has no netem, say).
     """
-    network: Any = Mininet(host=_Node, switch=LinuxBridge, controller=None, waitConnected=False)
+    network: Any = Mininet(
+        topo=topology_of(plan),
+        host=_Node,
+        switch=LinuxBridge,
+        controller=None,
+        waitConnected=False,
+    )
     with ExitStack() as stack:
         stack.callback(network.stop)
-        _add_nodes(network, plan)
         network.start()
         lab = Lab(plan, network, stack)
         lab._set_up()
         yield lab
 
 
-def _add_nodes(network: Any, plan: Plan) -> None:  # noqa: ANN401 - Mininet has no types
-    """Add the plan's nodes and links, then the switch that all Tors are on, past the links."""
-    for node in plan.nodes:
-        network.addHost(node.name)
-    for link in plan.links:
-        network.addLink(*link.ends)
-    switch = network.addSwitch(MANAGEMENT_SWITCH)
-    for node in plan.nodes:
-        if node.management_address:
-            network.addLink(node.name, switch)
+@contextmanager
+def _in_foreground(group: int) -> Iterator[None]:
+    """Give a process group the terminal that this process reads from, and take it back."""
+    _give_terminal_to(group)
+    try:
+        yield
+    finally:
+        _give_terminal_to(os.getpgrp())
+
+
+def _give_terminal_to(group: int) -> None:
+    # Who is in the background may not do that, and would be stopped.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
+    try:
+        os.tcsetpgrp(0, group)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _index(netlink: IPRoute, interface: str) -> int:

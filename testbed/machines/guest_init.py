@@ -1,4 +1,4 @@
-"""The first process of the virtual machine: mounts what a system needs, and carries out one command.
+"""The first process of the virtual machine: mounts what a system needs, carries out one command.
 
 Run by Debian's own Python without any site's packages. `virtual` leaves it in the run's directory
 and begins it there: the guest walks no path of the host whose depth differs from run to run, as
@@ -28,8 +28,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, place: str | Path, kind: str, flags: int = 0, data: str = "") -> None:
-    """mount(2). Mount(8) would look at each folder of a path, and split it at commas."""
-    os.makedirs(place, exist_ok=True)
+    """Mount, by the system call: mount(8) looks at each folder of a path, and splits at commas."""
+    Path(place).mkdir(parents=True, exist_ok=True)
     words = [os.fsencode(word) for word in (source, place, kind)]
     if libc.mount(*words, flags, os.fsencode(data)) != 0:
         number = ctypes.get_errno()
@@ -54,7 +54,7 @@ def carried_out(terminal: str | None) -> int:
     if terminal is None:
         return subprocess.run(command, cwd="/run", env=variables, check=False).returncode
     # In a session of its own, which the terminal's Ctrl-C reaches.
-    with open(f"/dev/{terminal}", "r+b", buffering=0) as device:
+    with Path("/dev", terminal).open("r+b", buffering=0) as device:
         return subprocess.run(
             ["setsid", "--ctty", "--wait", *command],
             cwd="/run",

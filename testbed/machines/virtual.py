@@ -6,6 +6,7 @@ What the command does is not known here; how the kernel is built is `setup.kerne
 import fcntl
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -197,6 +198,9 @@ def _booted(
 
     It dies with this process, and its children with it, even of kill -9.
     """
+    # It has a socket open for each of the guest's processes: as many as the host permits at all.
+    _, open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limited = ["prlimit", f"--nofile={open_files}", "taskset", "--cpu-list", str(core)]
     arguments = [
         f"mem={memory_mb}M",
         "rootfstype=hostfs",
@@ -219,7 +223,7 @@ def _booted(
     ]
     # In its home the kernel makes a directory .uml.
     return subprocess.Popen(
-        dying_with_us(["taskset", "--cpu-list", str(core), str(kernel), *arguments]),
+        dying_with_us([*limited, str(kernel), *arguments]),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -88,14 +88,15 @@ def _captured_direction(
 ) -> Iterator[None]:
     name = f"{direction.sender}-{direction.receiver}"
     log = directory / "logs" / f"tcpdump-{name}.log"
-    command: list[str | Path] = [
+    command = [
         # No filter for the direction in its place: it loses all packets of the first second.
         *("tcpdump", "-i", direction.interface, "-Q", "out", "-p", "-n", "-Z", "root"),
         *("-s", str(SNAP_LENGTH_BYTES), "-B", str(BUFFER_KIB)),
-        *("-w", directory / "captures" / f"{name}.pcap"),
+        # Its own files it would give to root, which an ordinary user of the host can't.
+        *("-w", "-"),
     ]
-    with log.open("wb") as output:
-        process = lab.start(direction.sender, command, output=output)
+    with (directory / "captures" / f"{name}.pcap").open("wb") as output, log.open("wb") as errors:
+        process = lab.start(direction.sender, command, output=output, errors=errors)
     try:
         _wait_for_begin(process, log)
         yield

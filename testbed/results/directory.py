@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from testbed.errors import TestbedError, reason_of
 from testbed.plan import Patch, Plan
-from testbed.results.checks import computed_checks
+from testbed.results.checks import computed_checks, queue_drops
 from testbed.results.figures import delivered_mb, figures
 from testbed.results.fingerprint import Contents
 from testbed.results.manifest import FINGERPRINT, MANIFEST, SHA256, MachineFacts, manifest
@@ -171,7 +171,7 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
         seed=plan.seed,
         duration_s=plan.duration_s,
         machine=facts.machine,
-        valid=all(check.ok for check in checks),
+        valid=not any(check.failed for check in checks),
         checks=checks,
         cost=Cost(
             virtual_s=facts.cost.virtual_s,
@@ -179,7 +179,7 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
             cpu_s=facts.cost.cpu_s,
             delivered_mb=delivered_mb(recorded),
         ),
-        notes=_notes(recorded),
+        notes=_notes(plan, recorded),
         **figures(plan, recorded),
     )
 
@@ -247,8 +247,10 @@ def _refuse_existing(destination: Path) -> None:
         raise TestbedError(f"{destination} has come to exist meanwhile: remove it or move it away")
 
 
-def _notes(recorded: Recorded) -> tuple[str, ...]:
+def _notes(plan: Plan, recorded: Recorded) -> tuple[str, ...]:
     notes = list(recorded.notes)
+    if dropped := queue_drops(plan, recorded):
+        notes.insert(0, dropped)
     round_trips = recorded.tables.round_trips
     if unanswered := round_trips["round_trip_ms"].null_count():
         notes.append(f"{unanswered} of {round_trips.height} probes of the circuits not answered")

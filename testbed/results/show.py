@@ -66,8 +66,8 @@ def _traffic_lines(figures: TrafficFigures) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(checks: tuple[Check, ...]) -> Iterator[Text]:
-    failed = [check for check in checks if not check.ok]
-    held = len(checks) - len(failed)
+    failed = [check for check in checks if check.failed]
+    held = sum(check.ok is True for check in checks)
     for check in failed:
         yield Text.assemble(
             (f"FAILED {check.name}", "bold red"),
@@ -77,6 +77,9 @@ def _verdict(checks: tuple[Check, ...]) -> Iterator[Text]:
         yield Text(f"{held} other checks hold; the run does not count", style="bold red")
     else:
         yield Text(f"{held} checks hold", style="green")
+    for check in checks:
+        if check.ok is None:
+            yield Text(f"not judged: {check.name}: {check.observed}", style="yellow")
 
 
 def _with_deviation(mean: float | None, sd: float | None, unit: str, digits: int) -> str:

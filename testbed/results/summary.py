@@ -17,12 +17,21 @@ class _Part(BaseModel):
 
 
 class Check(_Part):
-    """Something that must hold for the run to count: what was expected, what was seen."""
+    """Something that must hold for the run to count: what was expected, what was seen.
+
+    Attributes:
+        ok: whether it holds; None if there was too little to judge by.
+    """
 
     name: str
     expected: str
     observed: str
-    ok: bool
+    ok: bool | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was judged and does not hold."""
+        return self.ok is False
 
 
 class TransferCounts(_Part):
@@ -134,7 +143,7 @@ class Summary(_Part):
 
     Attributes:
         machine: "virtual" or "host".
-        valid: whether every check holds; only valid runs go into averages.
+        valid: whether no check failed; only valid runs go into averages.
         throughput_mb_per_s: of a transfer, its payload by its time to last byte; over the
             completed transfers.
         time_to_first_byte_s, time_to_last_byte_s: over the completed transfers.

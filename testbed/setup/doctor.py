@@ -5,6 +5,7 @@ How to get what is missing is the set-up's business; here it is only named.
 
 import os
 import platform
+import resource
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # The largest experiment's guest: sixteen Tors of some 30 MB, traffic and the guest's kernel.
 GUEST_BYTES = 1_000_000_000
+# Its processes: a shell, a Tor and a generator for each of sixteen nodes, and those around them.
+FEWEST_OPEN_FILES = 256
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ def examine() -> list[Finding]:
         _memory(),
         _room(),
         _mappings(),
+        _open_files(),
     ]
     return [*parts, _virtual_machine(parts), _host_machine(parts)]
 
@@ -134,6 +138,15 @@ def _mappings() -> Finding:
     if count < 1_048_576:
         text += "; more with `sudo sysctl vm.max_map_count=1048576`"
     return Finding("mappings", count >= 65_530, text)
+
+
+def _open_files() -> Finding:
+    """Say what the hard limit permits: a machine has a socket for each of its guest's processes."""
+    _, count = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"the hard limit is {count}: as many processes in the guest, less some 40"
+    if count < FEWEST_OPEN_FILES:
+        text += f"; {FEWEST_OPEN_FILES} are needed: nofile in /etc/security/limits.conf"
+    return Finding("open files", count >= FEWEST_OPEN_FILES, text)
 
 
 def _virtual_machine(parts: list[Finding]) -> Finding:

@@ -77,8 +77,8 @@ def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
         make = [str(SYSTEM_PYTHON), "-m", "venv", "--system-site-packages", str(folder)]
         steps.run_logged(make, log)
         _leave_out_paths(folder / "pyvenv.cfg")
-        install = ["-m", "pip", "install", "--no-input", "--no-compile", "--disable-pip-version-check"]
-        pinned = ["--requirement", str(project / "requirements.txt")]
+        install = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+        pinned = ["--no-compile", "--requirement", str(project / "requirements.txt")]
         try:
             steps.run_logged([str(folder / "bin/python"), *install, *pinned], log)
         except TestbedError as error:
@@ -107,11 +107,13 @@ def _compile(folder: Path, log: Path) -> None:
     pip would write the paths of this user's cache into the files, and Python would compare their
     times with the sources' at each use: both would show in a run's virtual time.
     """
-    compile_all = ["-m", "compileall", "-f", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
-    paths = ["-s", str(folder), "-p", str(GUEST_FOLDER), str(folder / "lib")]
+    compile_all = ["-m", "compileall", "-f", "-q", "-j", "0"]
+    alike = ["--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", str(GUEST_FOLDER)]
     # A few packages bring files that are meant for other versions of Python: no failure.
     with contextlib.suppress(TestbedError):
-        steps.run_logged([str(folder / "bin/python"), *compile_all, *paths], log)
+        steps.run_logged(
+            [str(folder / "bin/python"), *compile_all, *alike, str(folder / "lib")], log
+        )
 
 
 @contextmanager

@@ -14,6 +14,9 @@ so do all others in them, and their interfaces and mounts are gone."""
 NAMESPACES = "network namespaces"
 """What is lacking where not even the first trial could begin."""
 
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""As in the machine: an ordinary user's lacks the folders where tc and sysctl are."""
+
 TRIALS = {
     "veth": "ip link add trial0 type veth peer name trial1",
     "bridge": "ip link add trial2 type bridge",
@@ -51,6 +54,7 @@ def refusal(congestion_controls: Iterable[str] = ()) -> str:
             [*IN_NAMESPACES, *as_root, "sh", "-c", script],
             capture_output=True,
             text=True,
+            env={**os.environ, "PATH": PATH},
             check=False,
         )
     except OSError as error:

@@ -79,8 +79,8 @@ def ensure_packages(progress: steps.Progress) -> None:
         return
     if os.geteuid() != 0:
         raise TestbedError(
-            f"Debian packages are missing: {' '.join(missing)}: "
-            f"run `sudo ./run.py setup` (or `sudo apt-get install {' '.join(missing)}`) once"
+            f"Debian packages are missing: {' '.join(missing)}: run `sudo ./run.py setup` once,"
+            f" or ask an administrator for `sudo apt-get install {' '.join(missing)}`"
         )
     log = cache.new_log("packages")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}

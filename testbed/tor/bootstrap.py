@@ -52,8 +52,9 @@ def keep_network(plan: Plan, tor: Path, directory: Path, state: Path) -> None:
         record.step("starting Tor")
         with bootstrapped_tors(lab, tor, state, logs) as network:
             names = sorted(network.tors)
-    pack = ["tar", "--create", "--sort=name", "--file", directory / NETWORK, "--directory", state]
-    subprocess.run([*pack, *(f"{name}/data" for name in names)], check=True)
+    pack = ["tar", "--create", "--sort=name", f"--file={directory / NETWORK}"]
+    folders = [f"{name}/data" for name in names]
+    subprocess.run([*pack, f"--directory={state}", *folders], check=True)
 
 
 def main() -> None:

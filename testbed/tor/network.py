@@ -31,6 +31,8 @@ from testbed.tor.configuration import (
 )
 
 POLL_INTERVAL_S = 0.5
+LAST_WORDS = 5
+"""Lines of a Tor's log in the error that says that it has ended."""
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 60.0
@@ -238,21 +240,20 @@ def _started(
 ) -> RunningTor:
     files.torrc.write_text(torrc(lab.plan, node, files, identity))
     command: list[str | Path] = [
-        binary,
-        "--quiet",
-        "-f",
-        files.torrc,
-        "--defaults-torrc",
-        "/dev/null",
+        *(binary, "--hush", "-f", files.torrc),
+        *("--defaults-torrc", "/dev/null"),
     ]
-    process = lab.start(node.name, command, environment=os.environ | {"HOME": str(files.data)})
+    environment = os.environ | {"HOME": str(files.data)}
+    # Until it has read its torrc Tor warns on its standard output, and it has no log yet.
+    told = files.directory / "output"
+    with told.open("wb") as output:
+        process = lab.start(node.name, command, output=output, environment=environment)
 
     def missing() -> list[str]:
         if process.poll() is not None:
-            raise TestbedError(
-                f"{node.name}: tor ended with status {process.returncode} at once:"
-                f" {_last_warning(files.log)}"
-            )
+            ended = f"{node.name}: Tor ended at once (status {process.returncode})"
+            words = _last_words(files.log if files.log.exists() else told)
+            raise TestbedError("\n  ".join([ended, *words]))
         return [] if _answers(files.control_socket) else [f"{node.name}'s control socket"]
 
     wait_until(missing, START_TIMEOUT_S, "starting Tor", interval_s=0.01)
@@ -265,7 +266,13 @@ def _answers(control_socket: Path) -> bool:
 
 
 class _Answers(queue.Queue[Any]):
-    """The queue in which stem awaits a Tor's answers, for ever by itself."""
+    """The queue in which stem awaits a Tor's answers, for ever by itself.
+
+    stem 1.8 offers no other way: `Controller.msg` takes no timeout, a timeout of the socket would
+    end its reader whenever Tor has nothing to tell, and to close the controller from outside takes
+    a thread for each question. So this takes the place of a private attribute, and `_connected`
+    sees that it is still there.
+    """
 
     def __init__(self, tor: str) -> None:
         super().__init__()
@@ -288,15 +295,16 @@ def _connected(name: str, control_socket: Path) -> Controller:
         controller: Controller = Controller.from_socket_file(str(control_socket))
     except SocketError as error:
         raise TestbedError(f"no control connection through {control_socket}: {error}") from error
+    assert type(controller._reply_queue) is queue.Queue, "stem is another one than is pinned"
     controller._reply_queue = _Answers(name)
     controller.authenticate()
     return controller
 
 
-def _last_warning(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    told = [line for line in lines if "[warn]" in line or "[err]" in line]
-    return told[-1] if told else f"no warning in {log.name}"
+def _last_words(log: Path) -> list[str]:
+    lines = log.read_text(errors="replace").splitlines()
+    warnings = [line for line in lines if "[warn]" in line or "[err]" in line]
+    return (warnings or lines)[-LAST_WORDS:]
 
 
 def _let_vote(fingerprints: Mapping[str, str], authority: Controller) -> None:

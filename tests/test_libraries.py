@@ -1,0 +1,68 @@
+"""Libraries where they are used in a way of our own: stem's answers, pyroute2's netem.
+
+The control port is a socket of these tests, which answers as long as it is told to.
+"""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyroute2.netlink.rtnl.tcmsg import plugins, sched_netem, tcmsg
+
+from testbed.errors import TestbedError
+from testbed.lab import links
+from testbed.tor import network
+
+ANSWERS = {
+    b"PROTOCOLINFO": b"250-PROTOCOLINFO 1\r\n250-AUTH METHODS=NULL\r\n250 OK\r\n",
+    b"AUTHENTICATE": b"250 OK\r\n",
+    b"SETEVENTS": b"250 OK\r\n",
+    b"GETCONF": b"250 __OwningControllerProcess\r\n",
+}
+
+
+@pytest.fixture
+def control_port(tmp_path: Path) -> Iterator[Path]:
+    """A Tor that lets a controller in and then says no more."""
+    path = tmp_path / "control"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection, connection.makefile("rb") as questions:
+                for question in questions:
+                    connection.sendall(ANSWERS.get(question.split()[0], b""))
+
+        answering = threading.Thread(target=answer, daemon=True)
+        answering.start()
+        yield path
+
+
+def test_a_tor_that_gives_no_answer(control_port: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "ANSWER_TIMEOUT_S", 0.2)
+    with (
+        network._connected("guard1", control_port) as controller,
+        pytest.raises(TestbedError, match=r"^guard1: Tor hangs: no answer on its control"),
+    ):
+        controller.get_info("version")
+
+
+def test_others_who_use_pyroute2_have_its_own_netem() -> None:
+    assert plugins["netem"] is sched_netem
+
+
+def test_netem_is_told_its_delay_and_seed() -> None:
+    """Also after pyroute2 has made a request of its own kind."""
+    own = tcmsg()
+    own["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", sched_netem.get_parameters({}))]
+    own.encode()
+    message = links._netem(7, delay_ns=12_500_000, loss=0.001, seed=2**62 + 5)
+    message.encode()
+    # Length 12, the attribute's number, 64 bits.
+    assert struct.pack("=HHq", 12, 10, 12_500_000) in message.data
+    assert struct.pack("=HHQ", 12, 14, 2**62 + 5) in message.data
