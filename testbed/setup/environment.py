@@ -107,7 +107,7 @@ def _compile(folder: Path, log: Path) -> None:
     pip would write the paths of this user's cache into the files, and Python would compare their
     times with the sources' at each use: both would show in a run's virtual time.
     """
-    compile_all = ["-m", "compileall", "-f", "-q", "-j", "0"]
+    compile_all = [str(folder / "bin/python"), "-m", "compileall", "-f", "-q", "-j", "0"]
     alike = ["--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", str(GUEST_FOLDER)]
     # A few packages bring files that are meant for other versions of Python: no failure.
     with contextlib.suppress(TestbedError):
