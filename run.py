@@ -28,7 +28,7 @@ def main() -> int:
 
     try:
         privileges.give_up_sudo(sys.argv[1:])
-        python = environment.ensure_environment(PROJECT)
+        python = environment.ensure_environment(PROJECT, sys.argv[1:])
     except TestbedError as error:
         sys.stderr.write(f"run.py: {error}\n")
         return error.exit_status

@@ -22,7 +22,6 @@ from testbed.errors import TestbedError
 from testbed.machines.watching import Cost
 from testbed.plan import Plan
 from testbed.setup import sources
-from testbed.setup.sources import SourceTarball
 
 STAND_IN = "STAND_IN"
 GOES_WELL, FAILS, FAILS_ONCE, IS_INVALID, IS_SLOW = "well", "fails", "once", "invalid", "slow"
@@ -78,8 +77,8 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     with_machine(monkeypatch, own / "unused", Machine)
     metadata = {"name": "tor", "version": tor, "sources": [{"name": "tor", "sha256": tor}]}
     (own / "build" / "build.json").write_text(json.dumps(metadata))
-    tarball = SourceTarball("tor", f"{tor}-1", "tor.tar", tor)
-    monkeypatch.setattr(sources, "source_tarball", lambda *_arguments: tarball)
+    release = sources.Release("tor", tor, (sources.Tarball(sha256=tor),))
+    monkeypatch.setattr(sources, "release", lambda *_arguments: release)
     monkeypatch.setattr(carrying_out, "ensure_ready", vars(runner)["ensure_ready"])
     monkeypatch.setattr(carrying_out, "JOB", (sys.executable, __file__))
 

@@ -11,8 +11,7 @@ from testbed.errors import TestbedError
 from testbed.plan import Plan, check_output
 from testbed.repeats import reason_against
 from testbed.results import Run, read_run
-from testbed.setup import sources, tor
-from testbed.setup.steps import Progress
+from testbed.setup import sources
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,12 @@ def set_aside(standing: Standing) -> Path:
 
 
 def _other_tor(run: Run, plan: Plan) -> str | None:
-    """Whether Debian's Tor is another by now; trees of the user's own are compared as plans."""
+    """Whether the pinned Tor is another by now; trees of the user's own are compared as plans."""
     if plan.tor.source:
         return None
-    now = sources.source_tarball(tor.WANTED, Progress())
+    now = sources.release("tor")
     then = run.manifest["tor"]
-    if now.sha256 in [source["sha256"] for source in then["sources"]]:
+    pinned = {tarball.sha256 for tarball in now.tarballs}
+    if not pinned.isdisjoint(source["sha256"] for source in then["sources"]):
         return None
-    return f"Tor was {then['version']}, and is {now.upstream_version}"
+    return f"Tor was {then['version']}, and is {now.version}"
