@@ -38,7 +38,7 @@ builds.ROOM_BYTES = 0
 
 def build(name):
     def make(folder, log):
-        run_logged(["sh", "-c", f"echo $$ > {folder}/{{name}}; sleep 300"], log)
+        run_logged(["sh", "-c", f"{first} echo $$ > {folder}/{{name}}; sleep 300; sleep 300"], log)
     recipe = builds.Recipe(name, "1", (), configuration="", compiler="cc", steps=1)
     return builds.build(recipe, make, Progress())
 
@@ -63,8 +63,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def endless(folder: Path, doing: str, module: str = "steps") -> str:
-    return ENDLESS.format(project=str(PROJECT), folder=folder, module=module) + doing
+def endless(folder: Path, doing: str, module: str = "steps", first: str = "") -> str:
+    words = {"project": str(PROJECT), "folder": folder, "module": module, "first": first}
+    return ENDLESS.format(**words) + doing
 
 
 def programs_of(folder: Path) -> list[int]:
@@ -187,6 +188,19 @@ def test_what_was_begun_ahead_ends_with_who_began_it(
     while half_done(own_cache):
         assert time.monotonic() < end_s, "half a build stays"
         time.sleep(0.05)
+
+
+def test_all_signals_at_once_leave_nothing(tmp_path: Path, own_cache: Path) -> None:
+    """Ctrl-C reaches both processes, and then the one ends on which the other depends."""
+    ahead = endless(tmp_path, "ahead.main()", "ahead", first="trap '' TERM;")
+    runner = subprocess.Popen([sys.executable, "-c", ahead], stderr=subprocess.DEVNULL)
+    numbers = programs_of(tmp_path)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        runner.send_signal(number)
+        time.sleep(0.3)
+    assert runner.wait(timeout=20)
+    wait_until_ended(numbers)
+    assert half_done(own_cache) == []
 
 
 # What is shown

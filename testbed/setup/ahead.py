@@ -8,16 +8,20 @@ import os
 import signal
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 from testbed.setup import kernel, tor
 from testbed.setup.side_by_side import side_by_side
 from testbed.setup.steps import Progress
 
+# Ctrl-C, the end of whoever started us, and the end of the terminal: they may come together.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def main() -> None:
     """Build the kernel and the plain Tor, and show nothing: whoever waits for them does that."""
-    # Whoever started us has ended: what is being built is removed, as after Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for each in ENDING_SIGNALS:
+        signal.signal(each, _end)
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         progress = Progress(nowhere, live=False)
         side_by_side(
@@ -27,6 +31,13 @@ def main() -> None:
             ],
             progress,
         )
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """End as by Ctrl-C, and once only: what is being built has to be removed first."""
+    for each in ENDING_SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -135,9 +135,9 @@ def sha256_of(path: Path) -> str:
 
 def _cached(wanted: Release, folder: Path) -> SourceTarball | None:
     for tarball in wanted.tarballs:
-        for name in tarball.names:
-            if (folder / name).is_file():
-                return SourceTarball(folder / name, tarball.sha256)
+        path = folder / tarball.names[0]
+        if path.is_file():
+            return SourceTarball(path, tarball.sha256)
     return None
 
 
