@@ -28,7 +28,8 @@ def main() -> int:
 
     try:
         privileges.give_up_sudo(sys.argv[1:])
-        python = privileges.as_user(environment.ensure_environment, PROJECT)
+        arguments = sys.argv[1:]
+        python = privileges.as_user(environment.ensure_environment, PROJECT, arguments)
     except TestbedError as error:
         sys.stderr.write(f"run.py: {error}\n")
         return error.exit_status

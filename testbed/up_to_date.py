@@ -3,6 +3,7 @@
 Nothing is built to find out, and nothing is run.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +14,9 @@ from testbed.plan_differences import differences
 from testbed.results import Run
 from testbed.results.made_by import FILES, files_sha256, makers, unlike
 from testbed.runner import plan_need
-from testbed.setup import kernel, tor
+from testbed.setup import builds, kernel, tor
 from testbed.setup.builds import Recipe
 from testbed.setup.ready import Ready, TorNeed
-from testbed.setup.steps import Progress
 
 
 class Today:
@@ -52,15 +52,19 @@ class Today:
 
 def tor_now(need: TorNeed) -> dict[str, Any]:
     """What the metadata of this Tor's build would be, but for when it was built."""
-    return _metadata(tor.tor_recipe(need.source, need.patches, Progress()))
+    return _metadata(tor.tor_recipes(need.source, need.patches))
 
 
 def kernel_now() -> dict[str, Any]:
     """The same of the kernel."""
-    return _metadata(kernel.kernel_recipe(Progress()))
+    return _metadata(kernel.kernel_recipes())
 
 
-def _metadata(recipe: Recipe) -> dict[str, Any]:
+def _metadata(recipes: Sequence[Recipe]) -> dict[str, Any]:
+    """Of the build that there is, or else of the one that is likely to come."""
+    if known := builds.first_finished(recipes):
+        return known.metadata
+    recipe = recipes[0]
     return {**asdict(recipe), "key": recipe.key}
 
 

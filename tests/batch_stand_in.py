@@ -21,6 +21,7 @@ from testbed.batch import carrying_out, job
 from testbed.errors import TestbedError
 from testbed.machines.watching import Cost
 from testbed.plan import Plan
+from testbed.setup import sources
 
 STAND_IN = "STAND_IN"
 GOES_WELL, FAILS, FAILS_ONCE, IS_INVALID, IS_SLOW = "well", "fails", "once", "invalid", "slow"
@@ -76,6 +77,8 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     with_machine(monkeypatch, own / "unused", Machine)
     metadata = {"name": "tor", "version": tor, "sources": [{"name": "tor", "sha256": tor}]}
     (own / "build" / "build.json").write_text(json.dumps(metadata))
+    release = sources.Release("tor", tor, (sources.Tarball(sha256=tor),))
+    monkeypatch.setattr(sources, "release", lambda *_arguments: release)
     monkeypatch.setattr(carrying_out, "ensure_ready", vars(runner)["ensure_ready"])
     monkeypatch.setattr(carrying_out, "JOB", (sys.executable, __file__))
 

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -164,6 +165,27 @@ def test_two_at_once_build_once(tmp_path: Path) -> None:
     assert calls.read_text() == "made\n"
 
 
+def test_build_by_another_set_up_is_shown_since_it_began(tmp_path: Path) -> None:
+    calls, shown = tmp_path / "calls", io.StringIO()
+    builder = start_builder(calls, seconds=2.5)
+    wait_for(calls)
+    time.sleep(1.5)
+    builds.build(RECIPE, make_toy, Progress(shown))
+    assert builder.communicate(timeout=60)[0] == "whole\n"
+    assert calls.read_text() == "made\n"
+    [seconds] = re.findall(r"Building toy 1\.0 with 2 patches: done in (\d+) s", shown.getvalue())
+    assert int(seconds) >= 2
+
+
+def test_what_is_being_built_is_not_swept(cache: Path, tmp_path: Path, progress: Progress) -> None:
+    calls = tmp_path / "calls"
+    builder = start_builder(calls, seconds=1.5)
+    wait_for(calls)
+    builds.build(dataclasses.replace(RECIPE, version="2.0"), make_toy, progress)
+    assert builder.communicate(timeout=60)[0] == "whole\n"
+    assert len(builds.all_finished()) == 2
+
+
 def test_folder_without_metadata_is_built_again(cache: Path, progress: Progress) -> None:
     build = builds.build(RECIPE, make_toy, progress)
     (build.folder / builds.METADATA).unlink()
@@ -187,7 +209,7 @@ def test_too_little_room_is_said_before_building(
 def test_damaged_tarball_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "toy.orig.tar.gz"
     path.write_bytes(b"not what it was")
-    tarball = sources.SourceTarball("toy", "1.0-1", str(path), "0" * 64)
+    tarball = sources.SourceTarball(path, "0" * 64)
     with pytest.raises(TestbedError, match="damaged"):
         builds.unpack(tarball, tmp_path / "tree", tmp_path / "log")
 
@@ -251,32 +273,32 @@ def tor_tree(tmp_path: Path) -> Path:
 
 
 def test_local_tree_is_keyed_by_its_files(tor_tree: Path, progress: Progress) -> None:
-    before = tor.tor_recipe(tor.TorSource(tor_tree), [], progress)
+    before = tor.tor_recipes(tor.TorSource(tor_tree), [])[0]
     assert before.version == "0.4.9.99-dev"
     for built in ("src/app/main.o", "src/app/tor", "Makefile", "config.log"):
         (tor_tree / built).write_text("left by a build")
-    assert tor.tor_recipe(tor.TorSource(tor_tree), [], progress).key == before.key
+    assert tor.tor_recipes(tor.TorSource(tor_tree), [])[0].key == before.key
     (tor_tree / "src/app/main.c").write_text("int main(void) { return 1; }\n")
-    assert tor.tor_recipe(tor.TorSource(tor_tree), [], progress).key != before.key
+    assert tor.tor_recipes(tor.TorSource(tor_tree), [])[0].key != before.key
 
 
 def test_patch_text_changes_a_tor_build(tor_tree: Path, progress: Progress, tmp_path: Path) -> None:
     patch = tmp_path / "a.patch"
     patch.write_text("one")
-    one = tor.tor_recipe(tor.TorSource(tor_tree), [patch], progress)
+    one = tor.tor_recipes(tor.TorSource(tor_tree), [patch])[0]
     patch.write_text("two")
-    assert tor.tor_recipe(tor.TorSource(tor_tree), [patch], progress).key != one.key
+    assert tor.tor_recipes(tor.TorSource(tor_tree), [patch])[0].key != one.key
 
 
 def test_local_tree_that_is_none_is_bad_input(tmp_path: Path, progress: Progress) -> None:
     with pytest.raises(InputError, match="not a tree of Tor's source"):
-        tor.tor_recipe(tor.TorSource(tmp_path), [], progress)
+        tor.tor_recipes(tor.TorSource(tmp_path), [])[0]
 
 
 def test_local_tree_without_configure_says_autogen(tor_tree: Path, progress: Progress) -> None:
     (tor_tree / "configure").unlink()
     with pytest.raises(InputError, match=r"autogen\.sh"):
-        tor.tor_recipe(tor.TorSource(tor_tree), [], progress)
+        tor.tor_recipes(tor.TorSource(tor_tree), [])[0]
 
 
 def test_local_tree_copied_without_its_times_is_bad_input(
@@ -285,12 +307,12 @@ def test_local_tree_copied_without_its_times_is_bad_input(
     """`make` would call automake then, and fail where there is none."""
     os.utime(tor_tree / "configure.ac", (2e9, 2e9))
     with pytest.raises(InputError, match=r"configure is older than configure\.ac: .*cp -a"):
-        tor.tor_recipe(tor.TorSource(tor_tree), [], progress)
+        tor.tor_recipes(tor.TorSource(tor_tree), [])[0]
 
 
 def test_missing_patch_is_bad_input(tor_tree: Path, progress: Progress) -> None:
     with pytest.raises(InputError, match=r"nowhere\.patch: No such file"):
-        tor.tor_recipe(tor.TorSource(tor_tree), [Path("nowhere.patch")], progress)
+        tor.tor_recipes(tor.TorSource(tor_tree), [Path("nowhere.patch")])[0]
 
 
 def test_toy_tor_builds_plain_and_patched(

@@ -1,4 +1,4 @@
-"""The set-up: which source is chosen, what it says when it can't go on, and how fast it is.
+"""The set-up: what it says when it can't go on, what it shows meanwhile, and how fast it is.
 
 No test here asks apt or pip for anything over the network.
 """
@@ -28,32 +28,11 @@ from testbed.setup import (
     packages,
     privileges,
     ready,
-    sources,
     steps,
     tor,
 )
 
 PROJECT = Path(__file__).resolve().parent.parent
-ARCHIVE = "http://archive.example/debian/"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
-
-LINUX = sources.Wanted("linux", "7.2", same_series=True)
-TOR = sources.Wanted("tor", "0.4.8", same_series=False)
-# What `apt-get` is in these tests: it lists and loads what the test says, and asks nobody.
-APT_GET = """
-case "$*" in
-  indextargets*) echo '{archive}|{keyring}|bookworm|main|Debian|Debian' ;;
-  update) echo "{update}" ;;
-  source*)
-    for version in {there}; do
-      case "$*" in
-        *"=$version"*) echo source > "{file}"; exit 0 ;;
-      esac
-    done
-    echo "E: Failed to fetch  404  Not Found"; exit 100 ;;
-esac
-"""
 
 
 @pytest.fixture
@@ -80,135 +59,6 @@ def program(folder: Path, name: str, script: str) -> None:
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
-def seeming_apt(
-    folder: Path, listed: list[str], there: list[str], file: str = "", update: str = ""
-) -> None:
-    program(
-        folder,
-        "apt-get",
-        APT_GET.format(
-            archive=ARCHIVE, keyring=KEYRING, there=" ".join(there), file=file, update=update
-        ),
-    )
-    rows = "\n".join(f"linux | {version} | {ARCHIVE} sid/main Sources" for version in listed)
-    program(folder, "apt-cache", f"cat <<'END'\n{rows}\nEND")
-
-
-# Which source
-
-
-def test_newest_of_the_series_comes_first_and_older_series_never() -> None:
-    listed = ["7.2.8-1", "7.1.13-1~bpo13+1", "7.3.4-1", "7.2.13-1", "7.2.13-1~bpo13+1", "7.10.1-1"]
-    assert sources.preferred(listed, LINUX) == [
-        "7.2.13-1",
-        "7.2.13-1~bpo13+1",
-        "7.2.8-1",
-        "7.3.4-1",
-        "7.10.1-1",
-    ]
-
-
-def test_newest_tor_comes_first() -> None:
-    listed = ["0.4.9.9-1", "0.4.9.11-1~bpo13+1", "0.4.7.16-1", "0.4.8.16-1", "0.4.10.1~alpha-1"]
-    assert sources.preferred(listed, TOR) == [
-        "0.4.10.1~alpha-1",
-        "0.4.9.11-1~bpo13+1",
-        "0.4.9.9-1",
-        "0.4.8.16-1",
-    ]
-
-
-def test_listed_version_that_is_not_there_is_passed_over(
-    own_cache: Path, programs: Path, progress: steps.Progress
-) -> None:
-    seeming_apt(
-        programs, ["7.2.13-1", "7.2.8-1", "7.1.1-1"], ["7.2.8-1"], "linux_7.2.8.orig.tar.xz"
-    )
-    tarball = sources.source_tarball(LINUX, progress)
-    assert (tarball.version, tarball.upstream_version) == ("7.2.8-1", "7.2.8")
-    assert tarball.sha256 == sources.sha256_of(Path(tarball.path))
-
-    # Once chosen it stays, without asking apt.
-    program(programs, "apt-get", "exit 1")
-    assert sources.source_tarball(LINUX, progress) == tarball
-    # Unless it is gone.
-    Path(tarball.path).unlink()
-    with pytest.raises(TestbedError):
-        sources.source_tarball(LINUX, progress)
-
-
-def test_half_a_tarball_is_not_taken(
-    own_cache: Path, programs: Path, progress: steps.Progress
-) -> None:
-    (cache.subfolder("sources") / "linux_7.2.13.orig.tar.xz").write_text("half")
-    seeming_apt(programs, ["7.2.13-1"], [])
-    with pytest.raises(TestbedError, match=r"tried: 7\.2\.13-1;"):
-        sources.source_tarball(LINUX, progress)
-
-
-def test_nothing_listed_is_said(own_cache: Path, programs: Path, progress: steps.Progress) -> None:
-    seeming_apt(programs, ["6.1.1-1"], [])
-    with pytest.raises(TestbedError, match=r"no source of linux 7\.2 or newer.*none was listed"):
-        sources.source_tarball(LINUX, progress)
-
-
-def test_no_network_is_said(own_cache: Path, programs: Path, progress: steps.Progress) -> None:
-    seeming_apt(programs, [], [], update="W: Could not resolve 'archive.example'")
-    with pytest.raises(TestbedError, match=r"can't be reached.*check the network"):
-        sources.source_tarball(LINUX, progress)
-
-
-# Which archive
-
-
-def test_main_archive_is_chosen_among_others() -> None:
-    targets = [
-        "http://other.example/apt/||bookworm|main|Other|Other",
-        "http://security.example/||bookworm-security|main|Debian|Debian-Security",
-        f"{ARCHIVE}||bookworm-updates|main|Debian|Debian",
-        f"{ARCHIVE}||bookworm|contrib|Debian|Debian",
-        f"{ARCHIVE}|/etc/keys.gpg|bookworm|main|Debian|Debian",
-    ]
-    assert sources.choose_archive(targets) == sources.Archive(ARCHIVE, "/etc/keys.gpg")
-
-
-def test_field_that_apt_left_as_it_was_counts_as_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keyring = tmp_path / "keyring.gpg"
-    keyring.touch()
-    monkeypatch.setattr(sources, "KEYRINGS", (tmp_path / "none.gpg", keyring))
-    line = f"{ARCHIVE}|$(SIGNED_BY)|trixie|main|$(ORIGIN)|$(LABEL)"
-    assert sources.choose_archive([line]) == sources.Archive(ARCHIVE, str(keyring))
-
-
-@pytest.mark.parametrize("targets", [[], ["nonsense"], ["http://u.example/||noble|main|Ubuntu|"]])
-def test_apt_without_debian_is_said(targets: list[str]) -> None:
-    with pytest.raises(TestbedError, match="no Debian archive"):
-        sources.choose_archive(targets)
-
-
-def test_missing_keyring_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "KEYRINGS", (tmp_path / "none.gpg",))
-    with pytest.raises(TestbedError, match="debian-archive-keyring"):
-        sources.choose_archive([f"{ARCHIVE}||trixie|main|Debian|Debian"])
-
-
-def test_unreadable_apt_state_is_said(programs: Path) -> None:
-    program(programs, "apt-get", "echo 'E: Malformed entry 1 in list file' >&2; exit 100")
-    with pytest.raises(TestbedError, match=r"Malformed entry 1 in list file.*repair /etc/apt"):
-        sources.machine_archive()
-
-
-def test_private_apt_touches_nothing_outside_the_cache(own_cache: Path) -> None:
-    configuration = sources._configure_apt(sources.Archive(ARCHIVE, KEYRING), ["sid", "trixie"])
-    settings = dict(re.findall(r'^(\S+) "(.*)";$', configuration.read_text(), re.MULTILINE))
-    paths = [value for key, value in settings.items() if key.startswith("Dir::")]
-    assert all(Path(path).is_relative_to(own_cache) or path == "/dev/null" for path in paths)
-    listed = Path(settings["Dir::Etc::sourcelist"]).read_text()
-    assert listed.startswith(f"deb-src [signed-by={KEYRING}] {ARCHIVE} sid main\n")
 
 
 # What it says when it can't go on

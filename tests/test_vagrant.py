@@ -235,9 +235,9 @@ def make(debian: BareDebian) -> None:
 
     All of the project that is not ignored, committed or not.
     """
-    archive, root = sources.machine_archive(), debian.root
-    options = f"--variant=minbase --include=sudo --keyring={archive.keyring}"
-    debian.run(f"debootstrap {options} {debian.release} {root} {archive.address}", inside=False)
+    archive, root = sources.debian_archives()[0], debian.root
+    options = "--variant=minbase --include=sudo"
+    debian.run(f"debootstrap {options} {debian.release} {root} {archive}", inside=False)
     for path in (Path("/etc/resolv.conf"), Path("/etc/hosts"), Path("/etc/pip.conf")):
         if path.exists():
             shutil.copy(path, root / path.relative_to("/"))

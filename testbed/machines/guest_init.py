@@ -28,7 +28,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, place: str | Path, kind: str, flags: int = 0, data: str = "") -> None:
-    """Mount by the system call: the program looks at each folder of a path, and splits at commas."""
+    """Mount by the system call: the program looks at each folder of a path, splits at commas."""
     Path(place).mkdir(parents=True, exist_ok=True)
     words = [os.fsencode(word) for word in (source, place, kind)]
     if libc.mount(*words, flags, os.fsencode(data)) != 0:

@@ -3,25 +3,26 @@
 How something is built is said in tor and kernel.
 """
 
+import functools
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from testbed.errors import InputError, TestbedError
 from testbed.setup import cache
-from testbed.setup.sources import SourceTarball, sha256_of
+from testbed.setup.sources import Release, SourceTarball, sha256_of
 from testbed.setup.steps import Progress, run_logged
 
 METADATA = "build.json"
+# What is still being made has this before its name.
+PARTIAL = ".partial."
 # A kernel's tree with its objects is the largest thing that is ever unpacked here.
 ROOM_BYTES = 3_000_000_000
 
@@ -70,6 +71,12 @@ class Build:
         """The key of its recipe."""
         return self.folder.name.rpartition("-")[2]
 
+    @property
+    def source_sha256(self) -> str:
+        """The SHA-256 of the tarball or the tree that it was made of."""
+        sha256: str = self.metadata["sources"][0]["sha256"]
+        return sha256
+
     def product(self, name: str) -> Path:
         """Return the path of something that was built.
 
@@ -86,6 +93,23 @@ def finished(recipe: Recipe) -> Build | None:
     """Return the build of a recipe if the cache has it."""
     folder = _folder(recipe)
     return Build(folder) if (folder / METADATA).exists() else None
+
+
+def first_finished(recipes: Iterable[Recipe]) -> Build | None:
+    """Return the build of the first recipe that the cache has a build of."""
+    return next(filter(None, map(finished, recipes)), None)
+
+
+def taking(recipes: Iterable[Recipe], sha256: str) -> Recipe:
+    """Return the recipe that takes a source.
+
+    Raises:
+        TestbedError: none does, as the source is another one by now.
+    """
+    for recipe in recipes:
+        if recipe.sources[0].sha256 == sha256:
+            return recipe
+    raise TestbedError("the source was changed while it was built: call the command again")
 
 
 def build(
@@ -109,20 +133,13 @@ def build(
     """
     if (known := finished(recipe)) is not None:
         return known
-    builds = cache.subfolder("builds")
-    lock = FileLock(builds / f"{recipe.name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        progress.say(f"Waiting for another set-up that builds {recipe.name}")
-        lock.acquire()
-    try:
+    folder = _folder(recipe)
+    # Another process that builds it is shown as if it were us: it is what there is to wait for.
+    with cache.locked(_lock(folder), lambda since_s: progress.step(_title(recipe), since_s)):
         if (known := finished(recipe)) is not None:
             return known
-        _sweep(builds, recipe.name)
+        _sweep(folder.parent)
         return _make(recipe, make, progress, room_bytes)
-    finally:
-        lock.release()
 
 
 def all_finished() -> list[Build]:
@@ -130,6 +147,7 @@ def all_finished() -> list[Build]:
     return [Build(path.parent) for path in sorted(cache.subfolder("builds").glob(f"*/{METADATA}"))]
 
 
+@functools.cache
 def compiler_version() -> str:
     """Return the first line of what the C compiler says of itself.
 
@@ -157,19 +175,24 @@ def ingredient(path: Path) -> Ingredient:
         raise InputError(f"{path}: {error.strerror}: a file is needed here") from error
 
 
+def pinned_ingredients(release: Release) -> list[Ingredient]:
+    """Return the tarballs that a release may be built from, each as an ingredient."""
+    return [Ingredient(tarball.names[0], tarball.sha256) for tarball in release.tarballs]
+
+
 def unpack(tarball: SourceTarball, folder: Path, log: Path, *exclude: str) -> None:
     """Unpack a tarball into a folder, without its outermost folder.
 
     Raises:
         TestbedError: the tarball has changed since it was fetched, or can't be unpacked.
     """
-    path = Path(tarball.path)
-    if sha256_of(path) != tarball.sha256:
-        raise TestbedError(f"{path} is damaged: remove it and run ./run.py setup")
+    if sha256_of(tarball.path) != tarball.sha256:
+        raise TestbedError(f"{tarball.path} is damaged: remove it and run ./run.py setup")
     folder.mkdir()
-    patterns = [f"--exclude={pattern}" for pattern in exclude]
+    # Anchored, as tar would otherwise try each pattern at every place of every name.
+    patterns = ["--anchored", *(f"--exclude={pattern}" for pattern in exclude)]
     run_logged(
-        ["tar", "--extract", "--strip-components=1", *patterns, "--file", str(path)],
+        ["tar", "--extract", "--strip-components=1", *patterns, "--file", str(tarball.path)],
         log,
         folder=folder,
     )
@@ -192,32 +215,40 @@ def _folder(recipe: Recipe) -> Path:
     return cache.subfolder("builds") / f"{recipe.name}-{recipe.version}-{recipe.key}"
 
 
-def _partial_name(name: str, key: str) -> str:
-    return f".partial.{name}.{key}"
+def _lock(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".lock")
 
 
-def _sweep(builds: Path, name: str) -> None:
-    """Remove what an interrupted build left. Its lock is ours, so nobody is building it."""
-    for path in builds.glob(_partial_name(name, "*")):
-        shutil.rmtree(path, ignore_errors=True)
+def _partial(folder: Path) -> Path:
+    """Where the build is made that will come to a folder."""
+    return folder.with_name(PARTIAL + folder.name)
+
+
+def _sweep(builds: Path) -> None:
+    """Remove what interrupted builds left. One whose lock is held is being made at this moment."""
+    for path in builds.glob(f"{PARTIAL}*"):
+        with cache.lock_if_free(_lock(path.with_name(path.name.removeprefix(PARTIAL)))) as free:
+            if free:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _make(
     recipe: Recipe, make: Callable[[Path, Path], None], progress: Progress, room_bytes: int
 ) -> Build:
     folder = _folder(recipe)
-    partial = folder.parent / _partial_name(recipe.name, recipe.key)
+    partial = _partial(folder)
     free_bytes = shutil.disk_usage(folder.parent).free
     if free_bytes < room_bytes:
         raise TestbedError(
             f"{folder.parent} has {free_bytes / 1e9:.1f} GB of room, a build needs "
             f"{room_bytes / 1e9:.1f} GB: free some, or set HYDRA_CACHE to another folder"
         )
+    shutil.rmtree(partial, ignore_errors=True)  # an interrupted build left it
     partial.mkdir()
     start_s = time.monotonic()
     try:
         with progress.step(_title(recipe)):
-            make(partial, cache.new_log(recipe.name))
+            make(partial, cache.new_log(folder.name))
         metadata = {
             **asdict(recipe),
             "key": recipe.key,
@@ -235,9 +266,16 @@ def _make(
     return Build(folder)
 
 
+def with_patches(title: str, patches: Iterable[Path | Ingredient]) -> str:
+    """Return what a build is called: what is built, and with which patch, or how many."""
+    names = [patch.name for patch in patches]
+    if not names:
+        return title
+    return f"{title} with {names[0] if len(names) == 1 else f'{len(names)} patches'}"
+
+
 def _title(recipe: Recipe) -> str:
-    patched = f" with {', '.join(patch.name for patch in recipe.patches)}" if recipe.patches else ""
-    return f"Building {recipe.name} {recipe.version}{patched}"
+    return with_patches(f"Building {recipe.name} {recipe.version}", recipe.patches)
 
 
 def _write_through(folder: Path) -> None:

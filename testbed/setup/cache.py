@@ -3,11 +3,17 @@
 What is in it and how it gets there is the other modules' business. Standard library only.
 """
 
+import fcntl
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from testbed.errors import InputError
+from testbed.setup import steps
+
+WAITING_S = 0.2
 
 
 def cache_folder() -> Path:
@@ -48,3 +54,50 @@ def new_log(name: str) -> Path:
     """Return the path of a log file for a step called `name`; the time of day is in its name."""
     moment = time.strftime("%Y%m%d-%H%M%S")
     return subfolder("logs") / f"{name}-{moment}-{os.getpid()}.log"
+
+
+@contextmanager
+def locked(
+    path: Path, waiting: Callable[[float], AbstractContextManager[None]] = lambda _: nullcontext()
+) -> Iterator[None]:
+    """Hold a lock, which ends with the process however that ends; another one's is waited for.
+
+    Args:
+        path: the lock's file; may be made for it.
+        waiting: what surrounds the wait for another process, if there is one; it is given since
+            when that one has held the lock, in seconds since the epoch.
+    """
+    with path.open("a+", encoding="ascii") as lock:
+        if not _acquired(lock.fileno()):
+            holder, since_s = _holder(path)
+            with nullcontext() if holder == os.getpid() else waiting(since_s):
+                while not _acquired(lock.fileno()):
+                    steps.pause(WAITING_S)
+        lock.truncate(0)
+        lock.write(f"{os.getpid()} {time.time()}")
+        lock.flush()
+        yield
+
+
+@contextmanager
+def lock_if_free(path: Path) -> Iterator[bool]:
+    """Hold a lock if nobody else does; says whether that is so."""
+    with path.open("a+", encoding="ascii") as lock:
+        yield _acquired(lock.fileno())
+
+
+def _acquired(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(path: Path) -> tuple[int, float]:
+    """The process that holds a lock, and since when."""
+    try:
+        number, since_s = path.read_text(encoding="ascii").split()
+    except ValueError:  # it has only just got it
+        return 0, time.time()
+    return int(number), float(since_s)

@@ -4,17 +4,15 @@ It is kept in the cache, one per requirements.txt and Python. Standard library o
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.errors import TestbedError
-from testbed.setup import cache, packages, steps
+from testbed.setup import cache, packages, privileges, steps
 
 # Debian's own: Mininet's module is installed for no other.
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -24,6 +22,8 @@ GUEST_FOLDER = Path("/run/testbed/environment")
 STEPS = 2
 # Written last, so an environment without it is not finished.
 STAMP = "ready"
+# The commands that can't do without a kernel and a Tor.
+BUILDING_COMMANDS = frozenset({"batch", "bench", "compare", "scenario", "setup", "shell"})
 
 
 def environment_folder(project: Path) -> Path:
@@ -41,8 +41,15 @@ def is_ready(project: Path) -> bool:
     return (folder / STAMP).exists() and (folder / "bin/python").exists()
 
 
-def ensure_environment(project: Path) -> Path:
+def ensure_environment(project: Path, arguments: Sequence[str] = ()) -> Path:
     """Return the environment's Python; make the environment first where it is missing.
+
+    What the command will need built is begun beside that. It ends with this process, or with the
+    one that this process becomes.
+
+    Args:
+        project: the checkout.
+        arguments: the command that the environment is for.
 
     Raises:
         TestbedError: Debian packages are missing and can't be installed, or pip failed.
@@ -51,7 +58,10 @@ def ensure_environment(project: Path) -> Path:
     if not is_ready(project):
         progress = steps.Progress()
         packages.ensure_packages(progress)
-        with _locked(folder.with_suffix(".lock")):
+        on_host = privileges.needs_root(arguments)
+        if BUILDING_COMMANDS.intersection(arguments[:1]) and not on_host:
+            _begin_builds(project, progress)
+        with cache.locked(folder.with_suffix(".lock")):
             if not is_ready(project):  # another set-up may have made it meanwhile
                 _make(folder, project, progress)
     return folder / "bin/python"
@@ -63,6 +73,17 @@ def variables(project: Path) -> dict[str, str]:
     A user's own site folder would come before the pinned packages, so it is left out.
     """
     return {**os.environ, "PYTHONPATH": str(project), "PYTHONNOUSERSITE": "1"}
+
+
+def _begin_builds(project: Path, progress: steps.Progress) -> None:
+    progress.expect("Tor and the kernel, which are being built")
+    subprocess.Popen(
+        steps.dying_with_us([str(SYSTEM_PYTHON), "-m", "testbed.setup.ahead"], "TERM"),
+        env=variables(project),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
@@ -111,14 +132,4 @@ def _compile(folder: Path, log: Path) -> None:
     alike = ["--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", str(GUEST_FOLDER)]
     # A few packages bring files that are meant for other versions of Python: no failure.
     with contextlib.suppress(TestbedError):
-        steps.run_logged(
-            [str(folder / "bin/python"), *compile_all, *alike, str(folder / "lib")], log
-        )
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process; filelock is not installed yet at this point."""
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        steps.run_logged([*compile_all, *alike, str(folder / "lib")], log)

@@ -5,12 +5,14 @@ What each part needs is said in its own module.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from testbed.setup import kernel, packages, tor
+from testbed.setup import builds, kernel, packages, tor
 from testbed.setup.builds import Build
+from testbed.setup.side_by_side import Task, side_by_side
 from testbed.setup.steps import Progress
 
 
@@ -18,13 +20,13 @@ from testbed.setup.steps import Progress
 class TorNeed:
     """A Tor that is needed: which source, with which patches (paths, in order)."""
 
-    source: tor.TorSource = tor.DEBIAN
+    source: tor.TorSource = tor.PINNED
     patches: tuple[Path, ...] = ()
 
 
 def tor_need(tree: str | Path | None, patches: Iterable[Path]) -> TorNeed:
-    """The Tor of a source tree of the user's own, or of Debian's source, with some patches."""
-    source = tor.TorSource(Path(tree)) if tree else tor.DEBIAN
+    """The Tor of a source tree of the user's own, or the pinned release, with some patches."""
+    source = tor.TorSource(Path(tree)) if tree else tor.PINNED
     return TorNeed(source, tuple(patches))
 
 
@@ -48,16 +50,30 @@ def ensure_ready(console: Console, needs: Iterable[TorNeed]) -> Ready:
     Raises:
         TestbedError: something can't be had; its text says what and how to get it.
     """
-    tors = ensure_tors(console, needs)
-    return Ready(kernel=kernel.kernel_build(_progress(console)), tors=tors)
+    progress, unlike = _progress(console), list(dict.fromkeys(needs))
+    packages.ensure_packages(progress)
+    # The kernel first, as it takes longest.
+    linux: Task[Build] = (kernel.chosen_release().title, partial(kernel.kernel_build, progress))
+    built, *tors = side_by_side([linux, *_tor_tasks(unlike, progress)], progress)
+    return Ready(kernel=built, tors=dict(zip(unlike, tors, strict=True)))
 
 
 def ensure_tors(console: Console, needs: Iterable[TorNeed]) -> dict[TorNeed, Build]:
     """The same without the kernel, for runs on the host's own."""
-    progress = _progress(console)
+    progress, unlike = _progress(console), list(dict.fromkeys(needs))
     packages.ensure_packages(progress)
-    unlike = dict.fromkeys(needs)
-    return {need: tor.tor_build(need.source, need.patches, progress) for need in unlike}
+    tors = side_by_side(_tor_tasks(unlike, progress), progress)
+    return dict(zip(unlike, tors, strict=True))
+
+
+def _tor_tasks(needs: Iterable[TorNeed], progress: Progress) -> list[Task[Build]]:
+    return [
+        (
+            builds.with_patches(need.source.title, need.patches),
+            partial(tor.tor_build, need.source, need.patches, progress),
+        )
+        for need in needs
+    ]
 
 
 def _progress(console: Console) -> Progress:

@@ -1,101 +1,129 @@
-"""Debian's source tarballs of Tor and Linux, fetched with an apt configuration of our own.
+"""The sources of Tor and Linux: which releases there are, by pins.toml, and where they come from.
 
-apt checks every file against the signed index. What is done with a tarball is said in tor, kernel.
+A file counts by its SHA-256 alone, so that it may come from anywhere. What is done with it is said
+in tor and kernel. Standard library only.
 """
 
-import functools
 import hashlib
-import json
 import os
-import re
+import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
-from testbed.errors import TestbedError
+from testbed.errors import InputError, TestbedError
 from testbed.setup import cache
-from testbed.setup.steps import Progress, dying_with_us
+from testbed.setup.steps import Progress, run_logged
 
-# The suites whose sources are asked for, the second lot only if the first has nothing that loads.
-SUITES = (("sid", "trixie-backports"), ("forky", "trixie"))
+PINS = Path(__file__).resolve().with_name("pins.toml")
+FOLDER_VARIABLE = "HYDRA_SOURCES"
+# Debian's suites as /etc/apt may name them; other archives have other names.
 RELEASES = frozenset(
     {"bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing", "unstable"}
 )
-KEYRINGS = (
-    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
-    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
-)
-TARGET_FIELDS = ("REPO_URI", "SIGNED_BY", "RELEASE", "COMPONENT", "ORIGIN", "LABEL")
-NO_NETWORK = re.compile(
-    r"Could not resolve|Could not connect|Cannot initiate the connection|"
-    r"Temporary failure|Network is unreachable|Connection timed out"
+TARGET_FIELDS = ("REPO_URI", "RELEASE", "COMPONENT", "ORIGIN", "LABEL")
+# How apt names a list of mirrors in a file, as Debian's images for clouds have it.
+MIRROR_LIST = "mirror+file:"
+# Loads one file as apt would, by the machine's own proxies and certificates.
+APT_HELPER = (
+    "/usr/lib/apt/apt-helper",
+    # apt's own user has no access to a cache in a home folder.
+    *("--option", "APT::Sandbox::User=root"),
+    *("--option", "Acquire::Retries=1"),
+    *("--option", "Acquire::http::Timeout=30"),
+    *("--option", "Acquire::https::Timeout=30"),
+    "download-file",
 )
 
 
 @dataclass(frozen=True)
-class Archive:
-    """Debian's archive as this machine's own apt knows it: where it is and whose keys sign it."""
+class Tarball:
+    """A tarball as pinned: its SHA-256, its path in Debian's archive, and upstream's addresses."""
 
-    address: str
-    keyring: str
+    sha256: str
+    debian: str = ""
+    upstream: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names that it has as a file: Debian's first, if Debian has it."""
+        places = [self.debian, *self.upstream] if self.debian else self.upstream
+        return list(dict.fromkeys(place.rpartition("/")[2] for place in places))
 
 
 @dataclass(frozen=True)
 class SourceTarball:
-    """An upstream tarball in the cache: Debian package, Debian version, file and its SHA-256."""
+    """A pinned tarball in the cache: where it is, and its SHA-256."""
 
-    package: str
-    version: str
-    path: str
+    path: Path
     sha256: str
-
-    @property
-    def upstream_version(self) -> str:
-        """The version without Debian's revision: `0.4.9.11` of `0.4.9.11-1~bpo13+1`."""
-        return self.version.rpartition("-")[0] or self.version
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which source is wanted: Debian's package, and the least series that will do (`7.2`).
+class Release:
+    """A release as pinned: the project (`tor`, `linux`), the version, and its tarballs."""
 
-    With `same_series` newer series are only taken when nothing of that one loads: patches are made
-    for one series and may not fit the next.
-    """
+    project: str
+    version: str
+    tarballs: tuple[Tarball, ...]
 
-    package: str
-    oldest: str
-    same_series: bool
+    @property
+    def title(self) -> str:
+        """The release as messages name it."""
+        return f"{self.project} {self.version}"
 
 
-def source_tarball(wanted: Wanted, progress: Progress) -> SourceTarball:
-    """Return the tarball of a Debian source package; fetch it first where the cache has none.
+@dataclass(frozen=True)
+class Place:
+    """Where a tarball may be had: its name in messages, and a file or an address for apt."""
 
-    A tarball once fetched stays the chosen one, so that results of one cache can be compared.
+    tarball: Tarball
+    title: str
+    location: Path | str
 
-    Args:
-        wanted: the package and which of its versions.
-        progress: shows the fetch.
+
+def release(project: str, version: str | None = None) -> Release:
+    """Return a release of a project, the default one if no version is given.
 
     Raises:
-        TestbedError: no archive known to apt, no network, or no version could be loaded.
+        InputError: that version isn't pinned.
+    """
+    pins = tomllib.loads(PINS.read_text(encoding="utf-8"))
+    chosen = pins["default"][project] if version is None else version
+    if chosen not in pins[project]:
+        raise InputError(
+            f"{project} {chosen} is not pinned: there are {', '.join(pins[project])}; "
+            f"another one is added to {PINS} with its SHA-256"
+        )
+    tarballs = (
+        Tarball(each["sha256"], each.get("debian", ""), tuple(each.get("upstream", ())))
+        for each in pins[project][chosen]
+    )
+    return Release(project, chosen, tuple(tarballs))
+
+
+def source_tarball(wanted: Release, progress: Progress) -> SourceTarball:
+    """Return a release's tarball in the cache; get it first where the cache has none.
+
+    What is in the cache had the right SHA-256 when it came; `builds.unpack` looks again.
+
+    Raises:
+        InputError: HYDRA_SOURCES is no folder.
+        TestbedError: no place has it, or one has another file under its name.
     """
     folder = cache.subfolder("sources")
-    record = folder / f"{wanted.package}.json"
-    if (known := _recorded(record)) is not None:
+    if (known := _cached(wanted, folder)) is not None:
         return known
-    with FileLock(folder / f"{wanted.package}.lock"):
-        if (known := _recorded(record)) is not None:
+    fetching = f"Fetching {wanted.title}"
+    lock = folder / f"{wanted.project}-{wanted.version}.lock"
+    with cache.locked(lock, lambda since_s: progress.step(fetching, since_s)):
+        if (known := _cached(wanted, folder)) is not None:
             return known
-        with progress.step(f"Fetching the source of {wanted.package}"):
-            tarball = _fetch(wanted, folder)
-        # Only a record makes a tarball count, and it comes into place as a whole.
-        fresh = record.with_suffix(".partial")
-        fresh.write_text(json.dumps(asdict(tarball), indent=2), encoding="utf-8")
-        fresh.rename(record)
+        with progress.step(fetching):
+            place, tarball = _fetch(wanted, folder)
+        progress.say(f"{wanted.title} was taken from {place}")
     return tarball
 
 
@@ -105,43 +133,110 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def preferred(versions: Iterable[str], wanted: Wanted) -> list[str]:
-    """Order Debian versions by preference: the newest first, older series than wanted left out.
+def _cached(wanted: Release, folder: Path) -> SourceTarball | None:
+    for tarball in wanted.tarballs:
+        path = folder / tarball.names[0]
+        if path.is_file():
+            return SourceTarball(path, tarball.sha256)
+    return None
 
-    A series is as many numbers as `wanted.oldest` has. With `wanted.same_series` the oldest series
-    comes first, and in each series the newest version.
-    """
-    numbers = len(wanted.oldest.split("."))
-    least = _series(wanted.oldest, numbers)
-    newest_first = sorted(
-        {version for version in versions if _series(version, numbers) >= least},
-        key=functools.cmp_to_key(_compare),
-        reverse=True,
+
+def _fetch(wanted: Release, folder: Path) -> tuple[str, SourceTarball]:
+    """Bring a release's tarball into a folder from the first place that has it; name the place."""
+    log = cache.new_log(f"source-{wanted.project}-{wanted.version}")
+    lacking: list[str] = []
+    for place in _places(wanted, lacking):
+        name = place.tarball.names[0]
+        partial = folder / f".partial.{name}"
+        partial.unlink(missing_ok=True)
+        try:
+            if (reason := _load(place, partial, log)) is not None:
+                lacking.append(f"{place.title} ({reason})")
+                continue
+            _refuse_another(wanted, place, sha256_of(partial))
+            partial.rename(folder / name)
+        finally:
+            partial.unlink(missing_ok=True)
+        return place.title, SourceTarball(folder / name, place.tarball.sha256)
+    raise TestbedError(
+        f"{wanted.title}: no place has its source: {'; '.join(lacking)}: {_by_hand(wanted)}; "
+        f"the log is {log}"
     )
-    if not wanted.same_series:
-        return newest_first
-    return sorted(newest_first, key=lambda version: _series(version, numbers))
 
 
-def _series(version: str, numbers: int) -> tuple[int, ...]:
-    upstream = version.partition(":")[2] or version
-    found = re.match(r"\d+(?:\.\d+)*", upstream)
-    return tuple(int(part) for part in found[0].split(".")[:numbers]) if found else ()
+def _places(wanted: Release, lacking: list[str]) -> Iterator[Place]:
+    """Yield the places outside the cache in their order; tell of what is no place at all."""
+    if given := os.environ.get(FOLDER_VARIABLE):
+        folder = Path(given).expanduser().absolute()
+        if not folder.is_dir():
+            raise InputError(f"{FOLDER_VARIABLE} is {given}: there is no such folder")
+        for tarball in wanted.tarballs:
+            for name in tarball.names:
+                yield Place(tarball, str(folder / name), folder / name)
+    try:
+        archives = debian_archives()
+    except TestbedError as error:
+        archives = []
+        lacking.append(str(error))
+    for archive in archives:
+        for tarball in wanted.tarballs:
+            if tarball.debian:
+                address = archive + tarball.debian
+                yield Place(tarball, f"Debian's archive, {address}", address)
+    for tarball in wanted.tarballs:
+        for address in tarball.upstream:
+            yield Place(tarball, address, address)
 
 
-def _compare(one: str, other: str) -> int:
-    """Compare two versions by Debian's rules, with Debian's own tool."""
-    if one == other:
-        return 0
-    newer = subprocess.run(["dpkg", "--compare-versions", one, "gt", other], check=False)
-    return 1 if newer.returncode == 0 else -1
+def _load(place: Place, target: Path, log: Path) -> str | None:
+    """Bring a place's file to a target; the reason if the place lacks it or gives only half."""
+    if isinstance(place.location, Path):
+        try:
+            shutil.copyfile(place.location, target)
+        except OSError as error:
+            return str(error.strerror)
+        return None
+    told_before = log.stat().st_size if log.exists() else 0
+    try:
+        run_logged([*APT_HELPER, place.location, str(target)], log)
+    except TestbedError:
+        told = log.read_bytes()[told_before:].decode(errors="replace")
+        return _reason(told, place.location)
+    if target.is_symlink():  # what apt makes of an archive in a folder
+        found = target.resolve()
+        target.unlink()
+        shutil.copyfile(found, target)
+    return None
 
 
-def machine_archive() -> Archive:
-    """Return Debian's archive as it stands in this machine's own apt sources.
+def _reason(told: str, address: str) -> str:
+    """What apt says is the matter, such as "404 Not Found", without the address."""
+    errors = [line for line in told.splitlines() if line.startswith("E: ")]
+    first = errors[0].removeprefix("E: ") if errors else "no reason given"
+    return " ".join(first.removeprefix("Failed to fetch").replace(address, "").split())
+
+
+def _refuse_another(wanted: Release, place: Place, found: str) -> None:
+    if found != place.tarball.sha256:
+        raise TestbedError(
+            f"{place.title} is not {wanted.title}: its SHA-256 is {found}, and "
+            f"{place.tarball.sha256} is pinned in {PINS}: it was refused, for it is damaged or "
+            f"somebody has changed it; {_by_hand(wanted)}"
+        )
+
+
+def _by_hand(wanted: Release) -> str:
+    files = " or ".join(
+        f"{' or '.join(tarball.names)} (SHA-256 {tarball.sha256})" for tarball in wanted.tarballs
+    )
+    return f"put {files} into a folder and name that in {FOLDER_VARIABLE}"
+
+
+def debian_archives() -> list[str]:
+    """Return the addresses of Debian's archive as this machine's own apt has them.
 
     Raises:
-        TestbedError: apt has none, or Debian's keyring is not there.
+        TestbedError: apt has none.
     """
     layout = "|".join(f"$({field})" for field in TARGET_FIELDS)
     answer = subprocess.run(
@@ -153,19 +248,20 @@ def machine_archive() -> Archive:
     if answer.returncode != 0:
         reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise TestbedError(f"apt can't read its own sources: {reason}: repair /etc/apt first")
-    return choose_archive(answer.stdout.splitlines())
+    return choose_archives(answer.stdout.splitlines())
 
 
-def choose_archive(targets: Iterable[str]) -> Archive:
-    """Pick Debian's main archive out of apt's index targets.
+def choose_archives(targets: Iterable[str]) -> list[str]:
+    """Pick Debian's main archive out of apt's index targets: each of its addresses once.
 
     Args:
         targets: lines of `TARGET_FIELDS` with `|` between them. apt leaves a field that it has no
             value for as it was, `$(ORIGIN)`.
 
     Raises:
-        TestbedError: none of them is Debian's main archive, or Debian's keyring is not there.
+        TestbedError: none of them is Debian's main archive.
     """
+    archives: list[str] = []
     for line in targets:
         values = [value if not value.startswith("$(") else "" for value in line.split("|")]
         if len(values) != len(TARGET_FIELDS):
@@ -174,128 +270,23 @@ def choose_archive(targets: Iterable[str]) -> Archive:
         debian = target["ORIGIN"] in ("", "Debian") and target["LABEL"] in ("", "Debian")
         main = target["COMPONENT"] == "main" and target["RELEASE"] in RELEASES
         if debian and main and target["REPO_URI"]:
-            return Archive(target["REPO_URI"], target["SIGNED_BY"] or _keyring())
-    raise TestbedError(
-        "apt's sources have no Debian archive (suite bookworm or trixie, component main): "
-        "add Debian's `main` to /etc/apt/sources.list.d and run `apt-get update`"
-    )
+            archives += _addresses(target["REPO_URI"])
+    if not archives:
+        raise TestbedError(
+            "apt's sources have no Debian archive (suite bookworm or trixie, component main): "
+            "add Debian's `main` to /etc/apt/sources.list.d and run `apt-get update`"
+        )
+    return list(dict.fromkeys(archives))
 
 
-def _keyring() -> str:
-    for path in KEYRINGS:
-        if path.exists():
-            return str(path)
-    raise TestbedError(f"{KEYRINGS[0]} is missing: `apt-get install debian-archive-keyring`")
-
-
-def _fetch(wanted: Wanted, folder: Path) -> SourceTarball:
-    package = wanted.package
-    archive = machine_archive()
-    log = cache.new_log(f"source-{package}")
-    tried: list[str] = []
-    for suites in SUITES:
-        configuration = _configure_apt(archive, suites)
-        # It fails when one of several suites is missing; what counts is which versions are listed.
-        _, output = _apt(configuration, folder, log, "apt-get", "update")
-        for version in preferred(_versions(package, configuration, folder, log), wanted):
-            if version in tried:
-                continue
-            tried.append(version)
-            path, output = _download(package, version, configuration, folder, log)
-            if path is not None:
-                return SourceTarball(package, version, str(path), sha256_of(path))
-        if not tried and NO_NETWORK.search(output):
-            raise TestbedError(
-                f"Debian's archive can't be reached for the source of {package}: "
-                f"check the network and apt's proxy settings; the log is {log}"
-            )
-    raise TestbedError(
-        f"no source of {package} {wanted.oldest} or newer could be loaded from Debian's archive; "
-        f"tried: {', '.join(tried) or 'none was listed'}; the log is {log}"
-    )
-
-
-def _configure_apt(archive: Archive, suites: Sequence[str]) -> Path:
-    """Write an apt configuration that touches nothing outside the cache, and return its path."""
-    folder = cache.subfolder("apt") / "-".join(suites)
-    for name in ("lists/partial", "archives/partial"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / "status").touch()
-    (folder / "sources.list").write_text(
-        "".join(
-            f"deb-src [signed-by={archive.keyring}] {archive.address} {suite} main\n"
-            for suite in suites
-        ),
-        encoding="utf-8",
-    )
-    settings = {
-        "Dir::Etc::sourcelist": str(folder / "sources.list"),
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::State::lists": str(folder / "lists"),
-        "Dir::State::status": str(folder / "status"),
-        "Dir::Cache": str(folder),
-        "Dir::Cache::archives": str(folder / "archives"),
-        "Acquire::Languages": "none",
-        "Acquire::Retries": "2",
-        "Acquire::http::Timeout": "30",
-        # apt's own user has no access to a cache in a home folder.
-        "APT::Sandbox::User": "root",
-    }
-    path = folder / "apt.conf"
-    path.write_text(
-        "".join(f'{key} "{value}";\n' for key, value in settings.items()), encoding="utf-8"
-    )
-    return path
-
-
-def _apt(configuration: Path, folder: Path, log: Path, *arguments: str) -> tuple[bool, str]:
-    """Run one of apt's programs with our configuration; its output goes to the log as well.
-
-    Returns:
-        Whether it ended well, and what it said.
-    """
-    answer = subprocess.run(
-        dying_with_us(arguments),
-        cwd=folder,
-        env={**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    with log.open("a", encoding="utf-8") as file:
-        file.write(f"$ {' '.join(arguments)}\n{answer.stdout}")
-    return answer.returncode == 0, answer.stdout
-
-
-def _versions(package: str, configuration: Path, folder: Path, log: Path) -> list[str]:
-    _, listing = _apt(configuration, folder, log, "apt-cache", "madison", package)
-    rows = ([field.strip() for field in line.split("|")] for line in listing.splitlines())
-    return [row[1] for row in rows if len(row) == 3 and row[0] == package]
-
-
-def _download(
-    package: str, version: str, configuration: Path, folder: Path, log: Path
-) -> tuple[Path | None, str]:
-    """Try one version: a listed version need not be there (mirrors lag behind their index)."""
-    loaded, output = _apt(
-        configuration,
-        folder,
-        log,
-        *("apt-get", "source", "--download-only", "--tar-only", f"{package}={version}"),
-    )
-    upstream = version.rpartition("-")[0].partition(":")[2] or version.rpartition("-")[0]
-    # Without apt's word a file of this name may be half of one.
-    names = [f"{package}_{upstream}.orig.tar.{suffix}" for suffix in ("xz", "gz", "bz2", "zst")]
-    found = [folder / name for name in names if loaded and (folder / name).is_file()]
-    return (found[0] if found else None), output
-
-
-def _recorded(record: Path) -> SourceTarball | None:
-    """Return what a record says, if the tarball it names is there."""
+def _addresses(archive: str) -> list[str]:
+    """An archive's addresses, each with a slash at its end; a list of mirrors has several."""
+    if not archive.startswith(MIRROR_LIST):
+        return [archive.rstrip("/") + "/"]
     try:
-        tarball = SourceTarball(**json.loads(record.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-    return tarball if Path(tarball.path).is_file() else None
+        text = Path(archive.removeprefix(MIRROR_LIST).rstrip("/")).read_text(encoding="utf-8")
+    except OSError:
+        return []
+    # "http://archive.example/debian  priority:1"
+    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return [words[0].rstrip("/") + "/" for words in lines if words]

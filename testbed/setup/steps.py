@@ -1,4 +1,4 @@
-"""Long steps: shown with their elapsed time, their programs run with a log and ended with us.
+"""Long steps: shown together, with their times; their programs run with a log and ended with us.
 
 What the steps do is said elsewhere. Standard library only: used before the environment exists.
 """
@@ -6,6 +6,7 @@ What the steps do is said elsewhere. Standard library only: used before the envi
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,52 +23,129 @@ GRACE_S = 2.0
 # dpkg must not be killed half-way through a package.
 PACKAGES_GRACE_S = 60.0
 
+# The programs that run_logged runs at this moment, in whichever thread.
+_running: set[subprocess.Popen[bytes]] = set()
+# Set while all steps are to end, in every thread.
+stopping = threading.Event()
+
+
+class Stopped(BaseException):
+    """Raised in a step when all steps are to end, since one beside it failed or on Ctrl-C."""
+
 
 class Progress:
-    """Shows steps on a text stream: a line that counts seconds, or two plain lines off a terminal.
+    """Shows steps on a text stream: lines that count seconds, or plain ones off a terminal.
 
-    It isn't rich's because the first steps are what brings rich.
+    All that runs is shown together, and what is still to come below it. It isn't rich's because the
+    first steps are what brings rich.
     """
 
     def __init__(self, stream: IO[str] | None = None, live: bool | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._live = self._stream.isatty() if live is None else live
+        self._changing = threading.RLock()
+        self._running: dict[str, float] = {}
+        self._to_come: list[str] = []
+        self._drawn_lines = 0
+        self._ended = threading.Event()
 
     def say(self, text: str) -> None:
         """Write one line."""
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+        with self._changing:
+            self._erase()
+            self._stream.write(f"{text}\n")
+            self._draw()
+
+    def expect(self, title: str) -> None:
+        """Say that something is still to come: it is shown as left until it has `begun`."""
+        with self._changing:
+            self._to_come.append(title)
+
+    def begun(self, title: str) -> None:
+        """Say that something that was to come has begun: from now on its steps speak for it."""
+        with self._changing:
+            self._to_come.remove(title)
 
     @contextlib.contextmanager
-    def step(self, title: str) -> Iterator[None]:
-        """Show that a step runs, and at its end how many seconds it took."""
-        start_s = time.monotonic()
-        ended = threading.Event()
-        ticker = threading.Thread(target=self._tick, args=(title, start_s, ended), daemon=True)
-        if self._live:
-            ticker.start()
-        else:
-            self.say(f"{title} ...")
+    def step(self, title: str, since_s: float | None = None) -> Iterator[None]:
+        """Show that a step runs, and at its end how many seconds it took.
+
+        Args:
+            title: what the step does.
+            since_s: when it began, as `time.time()` has it, if that isn't now: another process may
+                be at it.
+        """
+        start_s = time.time() if since_s is None else since_s
+        self._begin(title, start_s)
         outcome = "failed after"
         try:
             yield
             outcome = "done in"
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Stopped):
             outcome = "interrupted after"
             raise
         finally:
-            ended.set()
-            if self._live:
-                ticker.join()
-                self._stream.write("\r\033[K")
-            self.say(f"{title}: {outcome} {time.monotonic() - start_s:.0f} s")
+            self._end(title, f"{title}: {outcome} {time.time() - start_s:.0f} s")
 
-    def _tick(self, title: str, start_s: float, ended: threading.Event) -> None:
-        while True:
-            self._stream.write(f"\r\033[K{title} ... {time.monotonic() - start_s:.0f} s")
-            self._stream.flush()
-            if ended.wait(1.0):
-                return
+    def _begin(self, title: str, start_s: float) -> None:
+        with self._changing:
+            self._running[title] = start_s
+            if not self._live:
+                self.say(f"{title} ...")
+            elif len(self._running) == 1:
+                self._ended = threading.Event()
+                threading.Thread(target=self._tick, args=(self._ended,), daemon=True).start()
+            self._erase()
+            self._draw()
+
+    def _end(self, title: str, text: str) -> None:
+        with self._changing:
+            self._running.pop(title, None)
+            if not self._running:
+                self._ended.set()
+            left = [*self._running, *self._to_come]
+            self.say(f"{text}; left: {', '.join(left)}" if left and not self._live else text)
+
+    def _tick(self, ended: threading.Event) -> None:
+        while not ended.wait(1.0):
+            with self._changing:
+                self._erase()
+                self._draw()
+
+    def _erase(self) -> None:
+        if self._drawn_lines:
+            self._stream.write(f"\033[{self._drawn_lines}A\033[J")
+        self._drawn_lines = 0
+
+    def _draw(self) -> None:
+        """Draw what runs and what is to come. A line that wrapped could not be erased."""
+        if self._live:
+            now_s = time.time()
+            lines = [
+                f"{title} ... {now_s - start_s:.0f} s" for title, start_s in self._running.items()
+            ]
+            if lines and self._to_come:
+                lines.append(f"left: {', '.join(self._to_come)}")
+            width = shutil.get_terminal_size().columns - 1
+            self._stream.writelines(f"{line[:width]}\n" for line in lines)
+            self._drawn_lines = len(lines)
+        self._stream.flush()
+
+
+def pause(seconds: float) -> None:
+    """Wait in a step.
+
+    Raises:
+        Stopped: the steps are to end.
+    """
+    if stopping.wait(seconds):
+        raise Stopped
+
+
+def end_running() -> None:
+    """End the programs that steps run at this moment."""
+    for process in list(_running):
+        end_group(process, GRACE_S)
 
 
 def run_logged(
@@ -93,6 +171,7 @@ def run_logged(
     Raises:
         TestbedError: it ended with another status than 0; names the log and shows its tail.
     """
+    pause(0)
     with log.open("a", encoding="utf-8") as output:
         output.write(f"$ {shlex.join(arguments)}\n")
         output.flush()
@@ -105,11 +184,15 @@ def run_logged(
             env={**os.environ, "LC_ALL": "C.UTF-8", **(variables or {})},
             start_new_session=True,
         ) as process:
+            _running.add(process)
             try:
                 status = process.wait()
             except BaseException:
                 end_group(process, PACKAGES_GRACE_S if gently else GRACE_S)
                 raise
+            finally:
+                _running.discard(process)
+    pause(0)
     if status != 0:
         raise TestbedError(
             f"`{shlex.join(arguments)}` ended with status {status}; the log is {log}\n{tail(log)}"

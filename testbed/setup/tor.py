@@ -1,4 +1,4 @@
-"""Tor, built from Debian's source or a local tree, with a variant's patches.
+"""Tor, built from a pinned release or a local tree, with a variant's patches.
 
 How it is configured and run is the business of `testbed.tor`.
 """
@@ -16,7 +16,6 @@ from testbed.setup import builds, sources
 from testbed.setup.builds import Build, Ingredient, Recipe
 from testbed.setup.steps import Progress, run_logged
 
-WANTED = sources.Wanted("tor", "0.4.8", same_series=False)
 STEPS = 1
 # Documents, tests and compressions that a closed lab has no use for are left out; what decides
 # how Tor carries cells is as Debian has it. No debug information: it triples the tree.
@@ -42,12 +41,18 @@ MADE_BY_AUTOTOOLS = ("aclocal.m4", "configure", "Makefile.in")
 
 @dataclass(frozen=True)
 class TorSource:
-    """Where Tor's source comes from: a local tree, or Debian's source package if that is None."""
+    """Where Tor's source comes from: a local tree, or else a pinned release (None: the default)."""
 
     tree: Path | None = None
+    release: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The source as messages name it."""
+        return f"tor in {self.tree}" if self.tree else sources.release("tor", self.release).title
 
 
-DEBIAN = TorSource()
+PINNED = TorSource()
 
 
 def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) -> Build:
@@ -65,10 +70,11 @@ def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) ->
         InputError: the tree or a patch can't be read.
         TestbedError: no source, a patch that doesn't fit, or a compiler's error.
     """
-    recipe = tor_recipe(source, patches, progress)
-    if (known := builds.finished(recipe)) is not None:
+    recipes = tor_recipes(source, patches)
+    if (known := builds.first_finished(recipes)) is not None:
         return known
-    plain = _plain_tree(source, progress).product("tree")
+    of_tree = _plain_tree(source, progress)
+    plain = of_tree.product("tree")
 
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
@@ -79,49 +85,60 @@ def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) ->
             shutil.copy2(built / program, folder)
         shutil.rmtree(folder / "tree", ignore_errors=True)
 
-    return builds.build(recipe, make, progress)
+    return builds.build(builds.taking(recipes, of_tree.source_sha256), make, progress)
 
 
-def tor_recipe(source: TorSource, patches: Sequence[Path], progress: Progress) -> Recipe:
-    """Return what decides a build of Tor; fetches the source if the cache has none."""
-    return _recipe("tor", source, tuple(builds.ingredient(patch) for patch in patches), progress)
+def tor_recipes(source: TorSource, patches: Sequence[Path]) -> list[Recipe]:
+    """Return what decides a build of Tor: a recipe for each tarball that its release may come in.
+
+    Raises:
+        InputError: the release isn't pinned; the tree or a patch can't be read.
+    """
+    return _recipes("tor", source, tuple(builds.ingredient(patch) for patch in patches))
 
 
-def _recipe(
-    name: str, source: TorSource, patches: tuple[Ingredient, ...], progress: Progress
-) -> Recipe:
+def _recipes(name: str, source: TorSource, patches: tuple[Ingredient, ...] = ()) -> list[Recipe]:
     if source.tree is None:
-        tarball = sources.source_tarball(WANTED, progress)
-        version = tarball.upstream_version
-        ingredients = (Ingredient(Path(tarball.path).name, tarball.sha256),)
+        release = sources.release("tor", source.release)
+        version, origins = release.version, builds.pinned_ingredients(release)
     else:
         version = tree_version(source.tree)
-        ingredients = (Ingredient(source.tree.name, tree_sha256(source.tree)),)
-    return Recipe(
-        name=name,
-        version=version,
-        sources=ingredients,
-        configuration=" ".join(CONFIGURATION),
-        compiler=builds.compiler_version(),
-        steps=STEPS,
-        patches=patches,
-    )
+        origins = [Ingredient(source.tree.name, tree_sha256(source.tree))]
+    return [
+        Recipe(
+            name=name,
+            version=version,
+            sources=(origin,),
+            configuration=" ".join(CONFIGURATION),
+            compiler=builds.compiler_version(),
+            steps=STEPS,
+            patches=patches,
+        )
+        for origin in origins
+    ]
 
 
 def _plain_tree(source: TorSource, progress: Progress) -> Build:
     """Return the unpatched source, configured and compiled: product `tree`."""
+    recipes = _recipes("tor-tree", source)
+    if (known := builds.first_finished(recipes)) is not None:
+        return known
+    if source.tree is None:
+        tarball = sources.source_tarball(sources.release("tor", source.release), progress)
+        recipe = builds.taking(recipes, tarball.sha256)
+    else:
+        recipe = recipes[0]
 
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
         if source.tree is None:
-            tarball = sources.source_tarball(WANTED, progress)
             builds.unpack(tarball, tree, log)
         else:
             shutil.copytree(source.tree, tree, symlinks=True, ignore=_built)
         run_logged(["./configure", *CONFIGURATION], log, folder=tree)
         _compile(tree, log)
 
-    return builds.build(_recipe("tor-tree", source, (), progress), make, progress)
+    return builds.build(recipe, make, progress)
 
 
 def _patched_copy(plain: Path, patches: Sequence[Path], tree: Path, log: Path) -> None:
