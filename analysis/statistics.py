@@ -179,9 +179,7 @@ def runs_needed(mean: float, spread: float) -> int | None:
         return None
     counts = range(2, MOST_RUNS + 1)
     freedoms = [count - 1 for count in counts]
-    quantiles = student_quantile(freedoms, (1 + CONFIDENCE) / 2) + student_quantile(
-        freedoms, POWER
-    )
+    quantiles = student_quantile(freedoms, (1 + CONFIDENCE) / 2) + student_quantile(freedoms, POWER)
     enough = (
         count
         for count, quantile in zip(counts, quantiles, strict=True)

@@ -37,7 +37,7 @@ EXIT_CLASSES: Mapping[str, PortRanges] = {
 }
 """Table 1. An exit is of a class if it accepts every port of it.
 
-The table's "[6881–6880]" is taken for 6881 to 6889, BitTorrent's own.
+The table's range from 6881 to 6880 is taken for 6881 to 6889, BitTorrent's own.
 """
 
 MIXTURE = "mixture"

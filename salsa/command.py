@@ -10,9 +10,11 @@ from dataclasses import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from salsa import simulation
 from salsa.cases import Case, Rule
+from salsa.positions import rules_told
 from salsa.show import as_csv, print_results
-from salsa.simulation import Job, carry_out as carry_out_jobs, records
+from salsa.simulation import Job
 from testbed.errors import InputError
 from testbed.network.consensus import Consensus
 from testbed.network.finding import read_consensuses
@@ -32,11 +34,14 @@ def carry_out(given: argparse.Namespace, messages: Console) -> None:
         return
     cases = _cases(given)
     consensuses = _read(given, messages)
-    jobs = [(consensus, _ruled(case, consensus, given.rules)) for consensus, case in _product(consensuses, cases)]
+    jobs = [
+        (consensus, _ruled(case, consensus, given.rules))
+        for consensus, case in _product(consensuses, cases)
+    ]
     with late_bar(messages, "simulating", len(jobs)) as tell:
-        results = carry_out_jobs(jobs, given.seeds, closed_form=given.expected, tell=tell)
+        results = simulation.carry_out(jobs, given.seeds, closed_form=given.expected, tell=tell)
     if given.json:
-        print(json.dumps(records(results), indent=1))
+        print(json.dumps(simulation.records(results), indent=1))
     elif given.csv:
         print(as_csv(results), end="")
     else:
@@ -92,21 +97,12 @@ def _cases(given: argparse.Namespace) -> list[Case]:
 
 def _ruled(case: Case, consensus: Consensus, said: list[str]) -> Case:
     """The case with the rules that were asked for; all are those that the consensus tells of."""
-    rules = {Rule(name) for name in said if name != "all"}
-    if "all" in said:
-        relays = consensus.relays
-        untold = {
-            Rule.NO_SAME_FAMILY: relays["family"].null_count() == relays.height,
-            Rule.EXIT_BY_POLICY: relays["policy"].null_count() == relays.height,
-        }
-        rules |= {rule for rule in Rule if not untold.get(rule, False)}
-    return replace(case, rules=frozenset(rules))
+    named = frozenset(Rule(name) for name in said if name != "all")
+    return replace(case, rules=named | rules_told(consensus) if "all" in said else named)
 
 
 @contextmanager
-def late_bar(
-    messages: Console, what: str, total: int | None
-) -> Iterator[Callable[[int], None]]:
+def late_bar(messages: Console, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """A progress bar that is shown only if it takes longer than two seconds.
 
     Yields:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from salsa.positions import Floats, Positions
+from salsa.positions import Positions
 from testbed.errors import InputError
+from testbed.network.positions import Floats
 
 Relays = NDArray[np.int32]
 """Numbers of relays, one entry a circuit."""
@@ -66,7 +67,9 @@ def _kept_apart(drawn: Circuits, positions: Positions, seed: int) -> Circuits:
     In Tor's order: the last relay stays, the guard is another one if it conflicts with it, then
     the middle (path-spec, "Choosing a path").
     """
-    guards = _redrawn(drawn.guards, positions.guard, [drawn.lasts], positions, f"guard again {seed}")
+    guards = _redrawn(
+        drawn.guards, positions.guard, [drawn.lasts], positions, f"guard again {seed}"
+    )
     middles = _redrawn(
         drawn.middles,
         positions.middle,

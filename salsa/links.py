@@ -9,6 +9,9 @@ from salsa.drawing import Circuits
 
 Counts = NDArray[np.int64]
 
+MOST_PARTS = 200
+"""Up to which distributions of parts over links are told; only tiny networks have more."""
+
 
 @dataclass(frozen=True, eq=False)
 class Links:

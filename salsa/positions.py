@@ -84,6 +84,16 @@ def scaled(consensus: Consensus, scale: float) -> Consensus:
     return replace(consensus, relays=relays[sorted(kept)])
 
 
+def rules_told(consensus: Consensus) -> frozenset[Rule]:
+    """The rules for which the consensus tells enough."""
+    untold = {
+        rule
+        for rule, column in ((Rule.NO_SAME_FAMILY, "family"), (Rule.EXIT_BY_POLICY, "policy"))
+        if _untold(consensus, column)
+    }
+    return frozenset(Rule) - untold
+
+
 def exits_by_class(consensus: Consensus, exit_class: str) -> int:
     """How many exits of the consensus accept all ports of a class of table 1."""
     exits = relay_classes(consensus.relays) & 2 > 0
@@ -97,7 +107,7 @@ def _exits(consensus: Consensus, case: Case, fast: Mask) -> Floats:
             share * _exits(consensus, replace(case, exit_class=name), fast)
             for name, share in MIXTURE_SHARES.items()
         )
-        return np.sum(list(of_each), axis=0)
+        return np.asarray(np.sum(list(of_each), axis=0))
     flagged = relay_classes(consensus.relays) & 2 > 0
     among = flagged
     if Rule.EXIT_BY_POLICY in case.rules:
@@ -110,7 +120,7 @@ def _exits(consensus: Consensus, case: Case, fast: Mask) -> Floats:
 
 
 def _accepting(consensus: Consensus, ranges: PortRanges) -> Mask:
-    if consensus.relays["policy"].null_count() == consensus.relays.height:
+    if _untold(consensus, "policy"):
         raise InputError(
             f"{consensus.name}: it tells no exit policies, as it is of the microdesc flavour: give"
             " one of the ns flavour, or join policies with ./run.py distil --policies-from"
@@ -122,7 +132,7 @@ def _flagged(relays: pl.DataFrame, case: Case, *flags: str) -> Mask:
     """Which relays have all these flags; all relays where the case doesn't ask."""
     if Rule.FLAGS not in case.rules:
         return np.ones(relays.height, dtype=np.bool_)
-    return np.logical_and.reduce([mask(relays, flag) for flag in flags])
+    return np.asarray(np.all([mask(relays, flag) for flag in flags], axis=0))
 
 
 def _kept_apart(consensus: Consensus, case: Case) -> tuple[Numbers, ...]:
@@ -133,10 +143,14 @@ def _kept_apart(consensus: Consensus, case: Case) -> tuple[Numbers, ...]:
     if Rule.NO_SAME_16 in case.rules:
         found.append(relays["network16"].to_numpy().astype(np.int64))
     if Rule.NO_SAME_FAMILY in case.rules:
-        if relays["family"].null_count() == relays.height:
+        if _untold(consensus, "family"):
             raise InputError(
                 f"{consensus.name}: it tells no families (they are in descriptors, in no consensus"
                 f" document): leave --rule {Rule.NO_SAME_FAMILY} out"
             )
         found.append(relays["family"].cast(pl.Int64).fill_null(-1).to_numpy())
     return tuple(found)
+
+
+def _untold(consensus: Consensus, column: str) -> bool:
+    return consensus.relays[column].null_count() == consensus.relays.height

@@ -1,4 +1,4 @@
-"""Cases carried out: circuits drawn for each seed, or the closed form, and figures over the seeds."""
+"""Cases carried out: circuits drawn for each seed, or the closed form; figures over the seeds."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from salsa.cases import Case
 from salsa.drawing import draw
 from salsa.expected import expected
-from salsa.links import Counts, Links, count_links
+from salsa.links import MOST_PARTS, Counts, Links, count_links
 from salsa.positions import positions
 from testbed.network.consensus import Consensus
 from testbed.network.finding import cores, processes
@@ -70,7 +70,8 @@ class Result:
         links, guard_middle, middle_exit: of all parts of circuits, their first and their second.
         circuits_with_one, circuits_with_two: circuits with so many parts on shared links; None
             where the closed form doesn't tell.
-        by_parts: how many links carry 1, 2, … circuit parts; empty where it doesn't tell.
+        by_parts: how many links carry 1, 2, … circuit parts, up to `MOST_PARTS`; empty where it
+            doesn't tell.
     """
 
     consensus: str
@@ -146,7 +147,7 @@ def simulate(consensus: Consensus, case: Case, seeds: int) -> Result:
         middle_exit=_shares(counted, lambda one: one.middle_exit),
         circuits_with_one=Estimate.of([float(one.circuits_by_shared[1]) for one in counted]),
         circuits_with_two=Estimate.of([float(one.circuits_by_shared[2]) for one in counted]),
-        by_parts=_by_parts([one.by_parts[1:] for one in counted]),
+        by_parts=_by_parts([one.by_parts[1 : MOST_PARTS + 1] for one in counted]),
     )
 
 

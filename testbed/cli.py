@@ -226,9 +226,7 @@ def _salsa(given: argparse.Namespace, messages: Console) -> int:
 def _distil(given: argparse.Namespace, messages: Console) -> int:
     from testbed.network.distilled import distil
 
-    made = distil(
-        given.documents, given.out, policies=given.policies_from, countries=given.geoip
-    )
+    made = distil(given.documents, given.out, policies=given.policies_from, countries=given.geoip)
     for path in made:
         messages.print(f"made {path}", markup=False, highlight=False, soft_wrap=True)
     return VALID

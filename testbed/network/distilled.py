@@ -85,7 +85,7 @@ def read_distilled(path: Path, name: str) -> Consensus:
     """
     try:
         said = json.loads(pl.read_parquet_metadata(path)[_KEY])
-        relays = pl.read_parquet(path).cast(dict(RELAY_COLUMNS)).select(list(RELAY_COLUMNS))
+        relays = pl.read_parquet(path).select(list(RELAY_COLUMNS)).cast(pl.Schema(RELAY_COLUMNS))
         return Consensus(
             name=name,
             valid_after=datetime.fromisoformat(said["valid_after"]),
@@ -201,4 +201,3 @@ def _with_column(document: Document, name: str, values: Sequence[str | None]) ->
     consensus = document.consensus
     relays = consensus.relays.with_columns(pl.Series(name, values, dtype=RELAY_COLUMNS[name]))
     return replace(document, consensus=replace(consensus, relays=relays))
-

@@ -28,7 +28,7 @@ _WEIGHT_BY_CLASS: Mapping[Position, tuple[str, str, str, str]] = {
     "middle": ("Wmm", "Wmg", "Wme", "Wmd"),
     "exit": ("Wem", "Weg", "Wee", "Wed"),
 }
-"""By class, in the order of `relay_classes`. No exit is a guard without the flag: Tor has 0 there."""
+"""By class, in the order of `relay_classes`. There is no weight for an exit as guard: 0 in Tor."""
 
 
 def relay_classes(relays: pl.DataFrame) -> NDArray[np.int64]:
@@ -57,7 +57,8 @@ def probabilities(consensus: Consensus, position: Position, among: Mask | None =
     """
     classes = relay_classes(consensus.relays)
     if among is None:
-        among = {"guard": classes & 1, "middle": classes >= 0, "exit": classes & 2}[position] > 0
+        wanted = {"guard": 1, "middle": 0, "exit": 2}[position]
+        among = (classes & wanted) == wanted
     if not among.any():
         raise InputError(f"{consensus.name}: no relay can be {position}")
     by_class = [_weight(consensus, name) for name in _WEIGHT_BY_CLASS[position]]
