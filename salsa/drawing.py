@@ -38,7 +38,10 @@ def draw(positions: Positions, circuits: int, *, per_client: int, seed: int) -> 
         InputError: relays can't be kept apart, as there are too few.
     """
     clients = -(-circuits // per_client)
-    guards = np.repeat(_relays(positions.guard, clients, f"guard {seed}"), per_client)[:circuits]
+    # Circuits are in no order, so that their guards may be; but any client may be the last.
+    in_order = clients * per_client == circuits
+    of_clients = _relays(positions.guard, clients, f"guard {seed}", in_order=in_order)
+    guards = np.repeat(of_clients, per_client)[:circuits]
     drawn = Circuits(
         guards,
         _relays(positions.middle, circuits, f"middle {seed}"),
@@ -52,12 +55,13 @@ def _generator(purpose: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
 
-def _relays(probabilities: Floats, count: int, purpose: str) -> Relays:
+def _relays(probabilities: Floats, count: int, purpose: str, *, in_order: bool = False) -> Relays:
     """Independent draws, as the number of each relay's and their order: four times as fast."""
     generator = _generator(purpose)
     numbers = np.arange(len(probabilities), dtype=np.int32)
     relays = np.repeat(numbers, generator.multinomial(count, probabilities))
-    generator.shuffle(relays)
+    if not in_order:
+        generator.shuffle(relays)
     return relays
 
 
