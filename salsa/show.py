@@ -120,7 +120,7 @@ def _settings(result: Result) -> str:
     case = result.case
     said = [
         f"scale {case.scale:g}" if case.scale < 1 else "",
-        f"exits for {case.exit_class}" if case.exit_class else "",
+        f"{result.exits} exits for {case.exit_class}" if case.exit_class else "",
         f"{case.per_client} circuits a client" if case.per_client > 1 else "",
         f"rules: {', '.join(sorted(case.rules))}" if case.rules else "",
     ]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import repeat, zip_longest
 from typing import NamedTuple
 
-from salsa.cases import Case
+from salsa.cases import MIXTURE, Case
 from salsa.drawing import draw
 from salsa.expected import expected
 from salsa.links import MOST_PARTS, Counts, Links, count_links
-from salsa.positions import positions
+from salsa.positions import exits_by_class, positions
 from testbed.network.consensus import Consensus
 from testbed.network.finding import cores, processes
 from testbed.network.positions import relay_classes
@@ -65,7 +65,7 @@ class Result:
 
     Attributes:
         consensus, day: its name, and the day from which it was valid.
-        relays, guards, exits: how many the consensus has.
+        relays, guards, exits: how many the consensus has; exits of the case's class, if it has one.
         seeds: of how many simulations the figures are; 0 if they are of the closed form.
         links, guard_middle, middle_exit: of all parts of circuits, their first and their second.
         circuits_with_one, circuits_with_two: circuits with so many parts on shared links; None
@@ -181,12 +181,15 @@ def records(results: Iterable[Result]) -> list[dict[str, object]]:
 
 def _result(consensus: Consensus, case: Case, **figures: object) -> Result:
     classes = relay_classes(consensus.relays)
+    exits = int((classes & 2 > 0).sum())
+    if case.exit_class is not None and case.exit_class != MIXTURE:
+        exits = exits_by_class(consensus, case.exit_class)
     return Result(
         consensus=consensus.name,
         day=consensus.day,
         relays=len(classes),
         guards=int((classes & 1 > 0).sum()),
-        exits=int((classes & 2 > 0).sum()),
+        exits=exits,
         case=case,
         **figures,  # type: ignore[arg-type]
     )

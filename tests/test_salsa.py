@@ -56,6 +56,12 @@ def november() -> Consensus:
     return read_consensuses([NOVEMBER])[0]
 
 
+@pytest.fixture(scope="module")
+def quarter(november: Consensus) -> Consensus:
+    """A quarter of its relays, which the closed form takes a sixteenth of the time for."""
+    return scaled(november, 0.25)
+
+
 def made(*relays: MadeRelay) -> Consensus:
     return parse_document("made", document(relays or FEW).encode()).consensus
 
@@ -157,15 +163,17 @@ CASES = [
     Case(exit_class="various", undirected=True),
     Case(per_client=7),
     Case(per_client=16, internal_share=1.0, undirected=True),
-    Case(scale=0.01, internal_share=1.0, undirected=True),
-    Case(circuits=290_000),
+    Case(scale=0.04, internal_share=1.0, undirected=True),
+    Case(circuits=72_500),
     Case(rules=frozenset([Rule.FLAGS, Rule.EXIT_BY_POLICY])),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_simulation_agrees_with_the_closed_form(november: Consensus, case: Case) -> None:
-    simulated, closed = simulate(november, case, 20), expect(november, case, 0)
+def test_the_simulation_agrees_with_the_closed_form(quarter: Consensus, case: Case) -> None:
+    if case.circuits == PAPER_CIRCUITS:
+        case = replace(case, circuits=PAPER_CIRCUITS // 4)
+    simulated, closed = simulate(quarter, case, 20), expect(quarter, case, 0)
     pairs = [
         *zip(simulated.links, closed.links, strict=True),
         *zip(simulated.guard_middle, closed.guard_middle, strict=True),
@@ -182,12 +190,10 @@ def test_the_simulation_agrees_with_the_closed_form(november: Consensus, case: C
 
 
 def test_the_interval_of_the_simulation_holds_the_expected_share(november: Consensus) -> None:
-    inside = 0
-    for case in KINDS:
+    for case in (KINDS[0], KINDS[3]):
         percent = simulate(november, case, 10).shared_percent
         assert percent.low is not None and percent.high is not None
-        inside += percent.low < expect(november, case, 0).shared_percent.mean < percent.high
-    assert inside >= 3
+        assert percent.low < expect(november, case, 0).shared_percent.mean < percent.high
 
 
 def test_the_papers_figures_are_met(november: Consensus) -> None:
@@ -218,6 +224,14 @@ def test_clients_have_one_guard(november: Consensus) -> None:
     guards = [set(drawn.guards[begin : begin + 64].tolist()) for begin in range(0, 1000, 64)]
     assert all(len(some) == 1 for some in guards)
     assert len(set.union(*guards)) > 8
+
+
+def test_a_relay_is_rarely_twice_in_a_circuit(november: Consensus) -> None:
+    for kind in KINDS:
+        chances = positions(november, kind)
+        g, m, last = chances.guard, chances.middle, chances.last
+        twice = g @ m + m @ last + g @ last - 2 * np.sum(g * m * last)
+        assert twice < 300 / 100_000  # section 4.4
 
 
 def test_rules_keep_relays_apart(november: Consensus) -> None:
@@ -279,6 +293,7 @@ def test_exit_classes_are_of_exits_that_take_all_ports(november: Consensus) -> N
     assert of_each["various"] < 60
     last = positions(november, Case(exit_class="various")).last
     assert np.count_nonzero(last) == of_each["various"]
+    assert expect(november, Case(exit_class="various"), 0).exits == of_each["various"]
     assert sum(MIXTURE_SHARES.values()) == pytest.approx(1)
     assert (1 - MIXTURE_SHARES["web"]) / MIXTURE_SHARES["web"] == pytest.approx(1.7)
 
