@@ -109,7 +109,9 @@ def late_bar(messages: Console, what: str, total: int | None) -> Iterator[Callab
         A function to call with how much is done.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    progress = Progress(*columns, console=messages, transient=True)
+    progress = Progress(
+        *columns, console=messages, transient=True, disable=not messages.is_terminal
+    )
     task = progress.add_task(what, total=total)
     begin = time.monotonic()
 
@@ -121,4 +123,5 @@ def late_bar(messages: Console, what: str, total: int | None) -> Iterator[Callab
     try:
         yield tell
     finally:
-        progress.stop()
+        if progress.live.is_started:
+            progress.stop()

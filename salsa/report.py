@@ -21,7 +21,7 @@ from salsa.published import Span
 from salsa.simulation import Estimate, Result, carry_out
 from testbed.errors import InputError
 from testbed.network.consensus import Consensus
-from testbed.network.positions import Floats
+from testbed.network.positions import Floats, relay_classes
 
 PAGE = "report.html"
 FIGURE_COUNT = 5
@@ -132,11 +132,15 @@ def _spread_table(consensuses: Sequence[Consensus]) -> Table:
     rows = []
     for one in consensuses:
         chances = positions(one, Case())
+        weights = one.relays["weight"].to_numpy()
+        of_neither = weights[relay_classes(one.relays) == 0].sum() / weights.sum()
         [result] = carry_out([(one, Case())], 1, closed_form=True)
         links = [part.mean for part in result.by_parts]
         rows.append(
             (
                 one.day,
+                f"{100 * of_neither:.1f}",
+                str(one.bandwidth_weights.get("Wmg", _NOTHING)),
                 *(_effective(some) for some in (chances.guard, chances.middle, chances.last)),
                 f"{result.shared_percent.mean:.2f}",
                 *(f"{sum(links[parts - 1 :]):.3g}" for parts in (2, 4, 8)),
@@ -145,13 +149,15 @@ def _spread_table(consensuses: Sequence[Consensus]) -> Table:
     return Table(
         title="Effective numbers of relays and links with many circuits",
         columns=(
-            *("consensus", "guards", "middles", "exits", "shared links, %"),
+            *("consensus", "weight of neither, %", "Wmg", "guards", "middles", "exits"),
+            "shared links, %",
             *(f"links with {parts} circuits or more" for parts in (2, 4, 8)),
         ),
         rows=tuple(rows),
-        note="Effective number: so many equally likely relays would be hit twice as often, 1 / sum"
-        f" of p². Expected values (closed form) of {PAPER_CIRCUITS} external circuits, directed"
-        " links.",
+        note="Weight of neither: of relays without Guard and Exit flag; Wmg: of guards as middles,"
+        " in 1/10000. Guards, middles and exits are effective numbers: so many equally likely"
+        " relays would be hit twice as often, 1 / sum of p². Expected values (closed form) of"
+        f" {PAPER_CIRCUITS} external circuits, directed links.",
     )
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_consensus import FEW, MadeRelay, document
+from rich.console import Console
 from test_cli import status_of
 
-from salsa import observed
+from salsa import command, figures, observed
 from salsa.cases import EXIT_CLASSES, MIXTURE, MIXTURE_SHARES, PAPER_CIRCUITS, Case, Rule
 from salsa.drawing import Circuits, draw
 from salsa.expected import expected
@@ -342,6 +343,16 @@ def test_a_single_simulation_has_no_interval() -> None:
     assert three.low == pytest.approx(2 - 4.302653 / 3**0.5)
 
 
+def test_a_bar_is_shown_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    for patience_s, shown in ((command._PATIENCE_S, False), (0.0, True)):
+        monkeypatch.setattr(command, "_PATIENCE_S", patience_s)
+        file = io.StringIO()
+        with command.late_bar(Console(file=file, force_terminal=True), "simulating", 3) as tell:
+            tell(1)
+        assert ("simulating" in file.getvalue()) == shown
+        assert shown or not file.getvalue()
+
+
 def printed(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
     assert status_of(["salsa", *arguments.split()]) == 0
     return capsys.readouterr().out
@@ -412,8 +423,10 @@ def test_the_report_has_the_papers_figures(
 
 
 def test_the_report_goes_without_policies(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(figures, "FORECAST", (1000, 2000))
+    monkeypatch.setattr(figures, "SCALES", (0.5, 1.0))
     (tmp_path / "made").write_text(document(MANY, microdesc=True), encoding="utf-8")
     printed(f"{tmp_path / 'made'} --figures {tmp_path / 'out'} --seeds 1", capsys)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
