@@ -10,7 +10,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from salsa import simulation
+from salsa import options, simulation
 from salsa.cases import Case, Rule
 from salsa.positions import rules_told
 from salsa.show import as_csv, print_results
@@ -30,12 +30,13 @@ def carry_out(given: argparse.Namespace, messages: Console) -> None:
         InputError: something asked for can't be had of these consensuses.
     """
     if given.figures is not None:
+        _refuse_settings(given)
         _write_report(given, messages)
         return
     cases = _cases(given)
     consensuses = _read(given, messages)
     jobs = [
-        (consensus, _ruled(case, consensus, given.rules))
+        (consensus, _ruled(case, consensus, given.rule))
         for consensus, case in _product(consensuses, cases)
     ]
     with late_bar(messages, "simulating", len(jobs)) as tell:
@@ -46,6 +47,16 @@ def carry_out(given: argparse.Namespace, messages: Console) -> None:
         print(as_csv(results), end="")
     else:
         print_results(Console(), results)
+
+
+def _refuse_settings(given: argparse.Namespace) -> None:
+    plain = argparse.ArgumentParser()
+    options.add_options(plain)
+    defaults = {**vars(plain.parse_args([])), "json": False, "csv": False}
+    for name, value in defaults.items():
+        if name not in options.OF_FIGURES and getattr(given, name) != value:
+            option = name.replace("_", "-")
+            raise InputError(f"--figures has settings of its own: leave --{option} out")
 
 
 def _product(consensuses: list[Consensus], cases: list[Case]) -> list[Job]:

@@ -8,6 +8,10 @@ from salsa.cases import EXIT_CLASSES, MIXTURE, PAPER_CIRCUITS, RULES
 SEEDS = 5
 
 
+OF_FIGURES = ("consensuses", "seeds", "figures")
+"""What may be said beside --figures; the figures have their own settings."""
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add them to the command's parser."""
     parser.add_argument(
@@ -55,7 +59,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         choices=[*RULES, "all"],
-        dest="rules",
         help="of Tor's that the paper leaves out; may be repeated. "
         + "; ".join(f"{rule}: {text}" for rule, text in RULES.items())
         + "; all: each that the consensus tells enough for",

@@ -270,6 +270,7 @@ def _bench(given: argparse.Namespace, messages: Console) -> int:
 
 
 def _list(_given: argparse.Namespace, _messages: Console) -> int:
+    from testbed.network import distilled
     from testbed.scenario import SCENARIOS, read_scenario
     from testbed.traffic.models import MODELS
     from testbed.variant import TOR_CONFIGS, read_variant
@@ -282,6 +283,8 @@ def _list(_given: argparse.Namespace, _messages: Console) -> int:
         table.add_row("variant", name, read_variant(name).title)
     for model in MODELS.values():
         table.add_row("traffic", model.name, model.description)
+    for name in distilled.names():
+        table.add_row("consensus", name, "the live network of that day, for salsa")
     console.print(table)
     return VALID
 
@@ -449,7 +452,7 @@ def _parser() -> argparse.ArgumentParser:
     bench_parser.set_defaults(command=_bench)
 
     for name, command, what in (
-        ("list", _list, "show scenarios, variants and traffic models"),
+        ("list", _list, "show scenarios, variants, traffic models and consensuses"),
         ("setup", _setup, "install and build all that runs need"),
         ("doctor", _doctor, "show what is there, what is missing, and what works"),
     ):

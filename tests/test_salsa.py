@@ -18,7 +18,7 @@ from made_consensus import FEW, MadeRelay, document
 from rich.console import Console
 from test_cli import status_of
 
-from salsa import command, figures, observed
+from salsa import command, figures, observed, simulation
 from salsa.cases import EXIT_CLASSES, MIXTURE, MIXTURE_SHARES, PAPER_CIRCUITS, Case, Rule
 from salsa.drawing import Circuits, draw
 from salsa.expected import expected
@@ -343,6 +343,14 @@ def test_a_single_simulation_has_no_interval() -> None:
     assert three.low == pytest.approx(2 - 4.302653 / 3**0.5)
 
 
+def test_processes_give_what_one_does(quarter: Consensus, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [(quarter, replace(kind, circuits=2000)) for kind in KINDS]
+    alone = simulation.carry_out(jobs, 2)
+    monkeypatch.setattr(simulation, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(simulation, "cores", lambda: 2)
+    assert simulation.carry_out(jobs, 2) == alone
+
+
 def test_a_bar_is_shown_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     for patience_s, shown in ((command._PATIENCE_S, False), (0.0, True)):
         monkeypatch.setattr(command, "_PATIENCE_S", patience_s)
@@ -399,6 +407,8 @@ def test_the_command_prints_csv(capsys: pytest.CaptureFixture[str]) -> None:
         ("2021-11-30 --circuits 5:1:1", "FIRST:LAST:STEP"),
         ("2021-11-30 --circuits many", "not a whole number"),
         ("2021-11-30 --internal-share 1.5", "not from 0 to 1"),
+        ("2021-11-30 --figures out --scale 0.5", "leave --scale out"),
+        ("2021-11-30 --figures out --json", "leave --json out"),
         ("nowhere", "there is no consensus"),
     ],
 )
