@@ -14,7 +14,6 @@ from salsa import options, simulation
 from salsa.cases import Case, Rule
 from salsa.positions import rules_told
 from salsa.show import as_csv, print_results
-from salsa.simulation import Job
 from testbed.errors import InputError
 from testbed.network.consensus import Consensus
 from testbed.network.finding import read_consensuses
@@ -37,7 +36,8 @@ def carry_out(given: argparse.Namespace, messages: Console) -> None:
     consensuses = _read(given, messages)
     jobs = [
         (consensus, _ruled(case, consensus, given.rule))
-        for consensus, case in _product(consensuses, cases)
+        for consensus in consensuses
+        for case in cases
     ]
     with late_bar(messages, "simulating", len(jobs)) as tell:
         results = simulation.carry_out(jobs, given.seeds, closed_form=given.expected, tell=tell)
@@ -57,10 +57,6 @@ def _refuse_settings(given: argparse.Namespace) -> None:
         if name not in options.OF_FIGURES and getattr(given, name) != value:
             option = name.replace("_", "-")
             raise InputError(f"--figures has settings of its own: leave --{option} out")
-
-
-def _product(consensuses: list[Consensus], cases: list[Case]) -> list[Job]:
-    return [(consensus, case) for consensus in consensuses for case in cases]
 
 
 def _write_report(given: argparse.Namespace, messages: Console) -> None:

@@ -198,7 +198,7 @@ def years_figure(results: Sequence[Result]) -> Drawing:
         own = [one for one in results if one.case == kind]
         shares = [one.shared_percent for one in own]
         panel.errorbar(
-            np.array([one.day for one in own], dtype="datetime64[D]"),
+            np.array([one.network.day for one in own], dtype="datetime64[D]"),
             [share.mean for share in shares],
             yerr=[
                 [share.mean - (share.mean if share.low is None else share.low) for share in shares],

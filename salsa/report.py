@@ -111,14 +111,14 @@ def _draws(periods: _Periods, seeds: int) -> list[Callable[[], Drawing]]:
 
 
 def _years_table(results: Sequence[Result]) -> Table:
-    by_consensus = [list(some) for _, some in groupby(results, lambda one: one.consensus)]
+    by_consensus = [list(some) for _, some in groupby(results, lambda one: one.network.consensus)]
     return Table(
         title="Shared links from consensus to consensus",
         columns=("consensus", "relays", *(f"{name_of(kind)}, %" for kind in KINDS)),
         rows=tuple(
             (
-                of_one[0].day,
-                str(of_one[0].relays),
+                of_one[0].network.day,
+                str(of_one[0].network.relays),
                 *(_text(one.shared_percent) for one in of_one),
             )
             for of_one in by_consensus

@@ -16,7 +16,7 @@ _NOTHING = "-"
 
 def print_results(console: Console, results: Sequence[Result]) -> None:
     """Print them: in full where they are of one network and number of circuits, else a row each."""
-    networks = dict.fromkeys((one.consensus, one.case.circuits) for one in results)
+    networks = dict.fromkeys((one.network.consensus, one.case.circuits) for one in results)
     if len(networks) == 1:
         _print(console, _full_title(results[0]), _full(results))
         console.print()
@@ -49,8 +49,8 @@ def _print(console: Console, title: str, table: Table) -> None:
 
 
 def _full_title(result: Result) -> str:
-    size = f"{result.relays} relays, {result.case.scaled_circuits} circuits"
-    return f"{result.consensus}: {size}{_settings(result)}"
+    size = f"{result.network.relays} relays, {result.case.scaled_circuits} circuits"
+    return f"{result.network.consensus}: {size}{_settings(result)}"
 
 
 def _full(results: Sequence[Result]) -> Table:
@@ -99,11 +99,11 @@ def _compared(results: Sequence[Result], cell: Callable[[Result], str]) -> Table
     headings = dict.fromkeys(f"{one.case.kind}\n{one.case.direction}" for one in results)
     for heading in headings:
         shown.add_column(heading, justify="right")
-    for _, of_row in groupby(results, lambda one: (one.consensus, one.case.circuits)):
+    for _, of_row in groupby(results, lambda one: (one.network.consensus, one.case.circuits)):
         row = list(of_row)
         first = row[0]
         circuits = str(first.case.scaled_circuits)
-        shown.add_row(first.consensus, str(first.relays), circuits, *map(cell, row))
+        shown.add_row(first.network.consensus, str(first.network.relays), circuits, *map(cell, row))
     return shown
 
 
@@ -120,7 +120,7 @@ def _settings(result: Result) -> str:
     case = result.case
     said = [
         f"scale {case.scale:g}" if case.scale < 1 else "",
-        f"{result.exits} exits for {case.exit_class}" if case.exit_class else "",
+        f"{result.network.exits} exits for {case.exit_class}" if case.exit_class else "",
         f"{case.per_client} circuits a client" if case.per_client > 1 else "",
         f"rules: {', '.join(sorted(case.rules))}" if case.rules else "",
     ]

@@ -60,12 +60,26 @@ class Shares(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Network:
+    """The consensus that a case was carried out in.
+
+    Attributes:
+        consensus, day: its name, and the day from which it was valid.
+        relays, guards, exits: how many it has; only exits of the case's class, if that has one.
+    """
+
+    consensus: str
+    day: str
+    relays: int
+    guards: int
+    exits: int
+
+
+@dataclass(frozen=True)
 class Result:
     """What came out of a case in the network of a consensus.
 
     Attributes:
-        consensus, day: its name, and the day from which it was valid.
-        relays, guards, exits: how many the consensus has; exits of the case's class, if it has one.
         seeds: of how many simulations the figures are; 0 if they are of the closed form.
         links, guard_middle, middle_exit: of all parts of circuits, their first and their second.
         circuits_with_one, circuits_with_two: circuits with so many parts on shared links; None
@@ -74,11 +88,7 @@ class Result:
             doesn't tell.
     """
 
-    consensus: str
-    day: str
-    relays: int
-    guards: int
-    exits: int
+    network: Network
     case: Case
     seeds: int
     links: Shares
@@ -138,9 +148,9 @@ def simulate(consensus: Consensus, case: Case, seeds: int) -> Result:
         )
         for seed in range(1, seeds + 1)
     ]
-    return _result(
-        consensus,
-        case,
+    return Result(
+        network=_network(consensus, case),
+        case=case,
         seeds=seeds,
         links=_shares(counted, lambda one: one.by_parts),
         guard_middle=_shares(counted, lambda one: one.guard_middle),
@@ -161,9 +171,9 @@ def expect(consensus: Consensus, case: Case, _seeds: int) -> Result:
     )
     with_one, with_two = found.circuits_with_one, found.circuits_with_two
     by_parts = () if found.by_parts is None else found.by_parts[1:].tolist()
-    return _result(
-        consensus,
-        case,
+    return Result(
+        network=_network(consensus, case),
+        case=case,
         seeds=0,
         links=Shares.over([found.links[0]], [found.links[1]]),
         guard_middle=Shares.over([found.guard_middle[0]], [found.guard_middle[1]]),
@@ -179,19 +189,17 @@ def records(results: Iterable[Result]) -> list[dict[str, object]]:
     return [_record(result) for result in results]
 
 
-def _result(consensus: Consensus, case: Case, **figures: object) -> Result:
+def _network(consensus: Consensus, case: Case) -> Network:
     classes = relay_classes(consensus.relays)
     exits = int((classes & 2 > 0).sum())
     if case.exit_class is not None and case.exit_class != MIXTURE:
         exits = exits_by_class(consensus, case.exit_class)
-    return Result(
+    return Network(
         consensus=consensus.name,
         day=consensus.day,
         relays=len(classes),
         guards=int((classes & 1 > 0).sum()),
         exits=exits,
-        case=case,
-        **figures,  # type: ignore[arg-type]
     )
 
 
@@ -221,11 +229,11 @@ def _record(result: Result) -> dict[str, object]:
         "circuits_with_two_shared": result.circuits_with_two,
     }
     return {
-        "consensus": result.consensus,
-        "valid_from": result.day,
-        "relays": result.relays,
-        "guards": result.guards,
-        "exits": result.exits,
+        "consensus": result.network.consensus,
+        "valid_from": result.network.day,
+        "relays": result.network.relays,
+        "guards": result.network.guards,
+        "exits": result.network.exits,
         "circuits": case.scaled_circuits,
         "internal_share": case.internal_share,
         "direction": case.direction,

@@ -294,7 +294,7 @@ def test_exit_classes_are_of_exits_that_take_all_ports(november: Consensus) -> N
     assert of_each["various"] < 60
     last = positions(november, Case(exit_class="various")).last
     assert np.count_nonzero(last) == of_each["various"]
-    assert expect(november, Case(exit_class="various"), 0).exits == of_each["various"]
+    assert expect(november, Case(exit_class="various"), 0).network.exits == of_each["various"]
     assert sum(MIXTURE_SHARES.values()) == pytest.approx(1)
     assert (1 - MIXTURE_SHARES["web"]) / MIXTURE_SHARES["web"] == pytest.approx(1.7)
 
