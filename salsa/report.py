@@ -143,7 +143,7 @@ def _spread_table(consensuses: Sequence[Consensus]) -> Table:
                 str(one.bandwidth_weights.get("Wmg", _NOTHING)),
                 *(_effective(some) for some in (chances.guard, chances.middle, chances.last)),
                 f"{result.shared_percent.mean:.2f}",
-                *(f"{sum(links[parts - 1 :]):.3g}" for parts in (2, 4, 8)),
+                *(_few_or_many(sum(links[parts - 1 :])) for parts in (2, 4, 8)),
             )
         )
     return Table(
@@ -159,6 +159,10 @@ def _spread_table(consensuses: Sequence[Consensus]) -> Table:
         " relays would be hit twice as often, 1 / sum of p². Expected values (closed form) of"
         f" {PAPER_CIRCUITS} external circuits, directed links.",
     )
+
+
+def _few_or_many(links: float) -> str:
+    return f"{links:.0f}" if links >= 100 else f"{links:.3g}"
 
 
 def _effective(probabilities: Floats) -> str:
