@@ -6,13 +6,14 @@ What stands on the page, and in which order, is the report's.
 import base64
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from string import Template
 from urllib.parse import quote
 
 from analysis.figures.drawing import Drawing
-from analysis.tables import Table
+from analysis.tables import Table, as_csv
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -98,6 +99,38 @@ def figure(drawing: Drawing, number: int, png: Path, svg: Path) -> str:
         f"<figcaption><b>Figure {number}: {escape(drawing.title)}.</b> {escape(drawing.caption)}"
         f" {_link(png.name, 'PNG')} {_link(svg.name, 'SVG')}</figcaption></figure>"
     )
+
+
+@dataclass
+class Folder:
+    """Where a page lies: writes tables and figures there and returns them as HTML.
+
+    Attributes:
+        figures: how many there are so far.
+        made_by: what made the runs of the moment, if others stand apart from them.
+    """
+
+    path: Path
+    figures: int = 0
+    made_by: str = ""
+
+    def table(self, shown: Table) -> str:
+        """A table, and its file in the folder."""
+        shown = replace(shown, made_by=shown.made_by or self.made_by)
+        name = f"{slug(shown.heading)}.csv"
+        (self.path / name).write_text(as_csv(shown), encoding="utf-8")
+        return table(shown, name)
+
+    def figure(self, drawing: Drawing) -> str:
+        """A figure with the next number, and its files in the folder."""
+        self.figures += 1
+        if self.made_by:
+            drawing = replace(
+                drawing,
+                name=f"{drawing.name}-{slug(self.made_by)}",
+                title=f"{drawing.title} ({self.made_by})",
+            )
+        return figure(drawing, self.figures, *drawing.save(self.path))
 
 
 def _link(file: str, words: str) -> str:

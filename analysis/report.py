@@ -5,17 +5,16 @@ It says in which order things stand; what they are is said by tables, figures an
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from analysis import page, provenance, style
 from analysis.comparison import compare, comparison_tables
 from analysis.figures.distributions import distributions
-from analysis.figures.drawing import Drawing
 from analysis.figures.network import networks
 from analysis.figures.over_time import over_time
 from analysis.runs import Found, Group, find_runs
-from analysis.tables import Table, as_csv, left_out_table, run_tables
+from analysis.tables import Table, left_out_table, run_tables
 from testbed.errors import InputError, TestbedError
 from testbed.results import Run, read_run
 from testbed.results.summary import SUMMARY
@@ -24,36 +23,6 @@ from testbed.results.tables import SCHEMAS
 Runs = Mapping[Group, Sequence[Run]]
 Section = tuple[str, str]
 """Heading, and content as HTML."""
-
-
-@dataclass
-class _Folder:
-    """Where a report lies: writes tables and figures there and returns them as HTML.
-
-    Attributes:
-        figures: how many there are so far.
-        made_by: what made the runs of the moment, if others stand apart from them.
-    """
-
-    path: Path
-    figures: int = 0
-    made_by: str = ""
-
-    def table(self, table: Table) -> str:
-        table = replace(table, made_by=table.made_by or self.made_by)
-        name = f"{page.slug(table.heading)}.csv"
-        (self.path / name).write_text(as_csv(table), encoding="utf-8")
-        return page.table(table, name)
-
-    def figure(self, drawing: Drawing) -> str:
-        self.figures += 1
-        if self.made_by:
-            drawing = replace(
-                drawing,
-                name=f"{drawing.name}-{page.slug(self.made_by)}",
-                title=f"{drawing.title} ({self.made_by})",
-            )
-        return page.figure(drawing, self.figures, *drawing.save(self.path))
 
 
 def write_report(directory: Path, file: Path, *, mixed: bool = False) -> Found:
@@ -73,7 +42,7 @@ def write_report(directory: Path, file: Path, *, mixed: bool = False) -> Found:
     found = _readable(find_runs(directory, mixed=mixed))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        sections = list(_sections(found, directory, _Folder(file.parent)))
+        sections = list(_sections(found, directory, page.Folder(file.parent)))
         text = page.page(f"Runs in {directory.resolve().name}", sections)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -107,7 +76,7 @@ def _problem(run: Run) -> str | None:
     return None
 
 
-def _sections(found: Found, directory: Path, folder: _Folder) -> Iterator[Section]:
+def _sections(found: Found, directory: Path, folder: page.Folder) -> Iterator[Section]:
     runs = [run for part in found.parts for runs in part.valid.values() for run in runs]
     looks = style.looks(group.variant for part in found.parts for group in part.valid)
     yield "Results", _results(found, folder)
@@ -124,7 +93,7 @@ def _sections(found: Found, directory: Path, folder: _Folder) -> Iterator[Sectio
     yield "Repeat it", page.preformatted("\n".join(provenance.commands(runs, directory)))
 
 
-def _figures(part: Found, looks: style.Looks, folder: _Folder) -> Iterator[Section]:
+def _figures(part: Found, looks: style.Looks, folder: page.Folder) -> Iterator[Section]:
     """The sections with figures, of runs that are put together."""
     of = f" ({part.made_by})" if part.made_by else ""
     yield f"Distributions{of}", "".join(map(folder.figure, distributions(part.valid, looks)))
@@ -132,7 +101,7 @@ def _figures(part: Found, looks: style.Looks, folder: _Folder) -> Iterator[Secti
         yield f"{scenario}{of}", _scenario(_only(part.valid, scenario=scenario), looks, folder)
 
 
-def _results(found: Found, folder: _Folder) -> str:
+def _results(found: Found, folder: page.Folder) -> str:
     number = sum(part.count for part in found.parts)
     words = [f"{number} runs count, {len(found.left_out)} are left out."]
     if found.apart:
@@ -141,7 +110,7 @@ def _results(found: Found, folder: _Folder) -> str:
     return "".join(map(page.paragraph, words)) + "".join(map(folder.table, run_tables(found)))
 
 
-def _scenario(groups: Runs, looks: style.Looks, folder: _Folder) -> str:
+def _scenario(groups: Runs, looks: style.Looks, folder: page.Folder) -> str:
     """The network, then for each traffic model and duration the variants' differences and why."""
     parts = [*map(folder.figure, networks(groups))]
     for traffic, duration_s in dict.fromkeys((one.traffic, one.duration_s) for one in groups):
@@ -162,7 +131,7 @@ def _comparison(groups: Runs) -> list[Table]:
     return comparison_tables(title, compared)
 
 
-def _left_out(found: Found, directory: Path, folder: _Folder) -> str:
+def _left_out(found: Found, directory: Path, folder: page.Folder) -> str:
     if not found.left_out:
         return page.paragraph("Nothing.")
     tables = [left_out_table(found)]
@@ -180,7 +149,7 @@ def _invalid_runs(directory: Path) -> list[Run]:
     return [run for run in runs if not run.summary.valid and not run.directory.name.startswith(".")]
 
 
-def _runs_and_checks(runs: Sequence[Run], directory: Path, folder: _Folder) -> str:
+def _runs_and_checks(runs: Sequence[Run], directory: Path, folder: page.Folder) -> str:
     checks = provenance.checks_table(runs)
     return folder.table(provenance.runs_table(runs, directory)) + page.folded(
         f"{len(checks.rows)} checks", folder.table(checks)

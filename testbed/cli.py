@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.console import Console
 from rich.table import Table
 
+from salsa import options as salsa_options
 from testbed.errors import InputError, TestbedError, reason_of
 from testbed.setup.doctor import print_doctor
 from testbed.setup.ready import ensure_ready, tor_need
 from testbed.toml_file import PROJECT, names_in
-from testbed.variant import TOR_CONFIGS, read_variant
 
 if TYPE_CHECKING:
     from analysis.runs import Found
@@ -247,6 +247,22 @@ def _verify(given: argparse.Namespace, messages: Console) -> int:
     return VALID if verified.equal else DIFFERS
 
 
+def _salsa(given: argparse.Namespace, messages: Console) -> int:
+    from salsa import command
+
+    command.carry_out(given, messages)
+    return VALID
+
+
+def _distil(given: argparse.Namespace, messages: Console) -> int:
+    from testbed.network.distilled import distil
+
+    made = distil(given.documents, given.out, policies=given.policies_from, countries=given.geoip)
+    for path in made:
+        messages.print(f"made {path}", markup=False, highlight=False, soft_wrap=True)
+    return VALID
+
+
 def _shell(given: argparse.Namespace, messages: Console) -> int:
     from testbed import runner
     from testbed.plan import make_plan
@@ -285,8 +301,10 @@ def _bench(given: argparse.Namespace, messages: Console) -> int:
 
 
 def _list(_given: argparse.Namespace, _messages: Console) -> int:
+    from testbed.network import distilled
     from testbed.scenario import SCENARIOS, read_scenario
     from testbed.traffic.models import MODELS
+    from testbed.variant import TOR_CONFIGS, read_variant
 
     console = Console()
     table = Table("kind", "name", "what it is", box=None)
@@ -296,6 +314,8 @@ def _list(_given: argparse.Namespace, _messages: Console) -> int:
         table.add_row("variant", name, read_variant(name).title)
     for model in MODELS.values():
         table.add_row("traffic", model.name, model.description)
+    for name in distilled.names():
+        table.add_row("consensus", name, "the live network of that day, for salsa")
     console.print(table)
     return VALID
 
@@ -306,6 +326,8 @@ def _setup(_given: argparse.Namespace, messages: Console) -> int:
 
 
 def _set_up(messages: Console) -> None:
+    from testbed.variant import read_variant
+
     variants = [read_variant(name) for name in SETUP_VARIANTS]
     ensure_ready(messages, [tor_need(one.source, one.patches) for one in variants])
 
@@ -433,6 +455,34 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--json", action="store_true", help="print JSON, not words")
     verify.set_defaults(command=_verify)
 
+    salsa = commands.add_parser(
+        "salsa",
+        help="simulate how many links between relays circuits share, by consensuses",
+        description="How many connections between relays carry more than one circuit at a time, in"
+        " the network of a consensus. Starts no machine.",
+    )
+    salsa_options.add_options(salsa)
+    _add_formats(salsa)
+    salsa.set_defaults(command=_salsa)
+
+    distil = commands.add_parser(
+        "distil", help="make small files of consensus documents, without addresses and names"
+    )
+    distil.add_argument("documents", nargs="+", type=Path, metavar="DOCUMENT")
+    distil.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the files")
+    distil.add_argument(
+        "--policies-from",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="DOCUMENT",
+        help="that have the exit policies which the others lack, joined by the relays' keys",
+    )
+    distil.add_argument(
+        "--geoip", type=Path, metavar="FILE", help="Tor's, for the relays' countries"
+    )
+    distil.set_defaults(command=_distil)
+
     shell = commands.add_parser("shell", help="open a scenario's lab by hand, in real time")
     shell.add_argument("scenario", help="a name (see list) or a .toml file")
     shell.add_argument("--variant", default="vanilla", help="a name or a .toml file")
@@ -454,7 +504,7 @@ def _parser() -> argparse.ArgumentParser:
     bench_parser.set_defaults(command=_bench)
 
     for name, command, what in (
-        ("list", _list, "show scenarios, variants and traffic models"),
+        ("list", _list, "show scenarios, variants, traffic models and consensuses"),
         ("setup", _setup, "install and build all that runs need"),
         ("doctor", _doctor, "show what is there, what is missing, and what works"),
     ):

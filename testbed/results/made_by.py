@@ -19,7 +19,7 @@ SHOWN_DIGITS = 16
 
 FOLDERS = ("testbed", "tor-configs/torrc")
 AROUND_RUNS = (
-    *("batch", "setup", "bare_host.py", "bench.py", "cli.py", "repeats.py", "shell.py"),
+    *("batch", "network", "setup", "bare_host.py", "bench.py", "cli.py", "repeats.py", "shell.py"),
     *("up_to_date.py", "verify.py"),
 )
 """What of `testbed` has no part in a run. What `setup` builds, the builds' keys tell."""

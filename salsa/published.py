@@ -1,0 +1,67 @@
+"""What "Examining the Hydra" says of shared links, as data with its place; nothing of ours.
+
+Pahl, Kaiser, Adamsky, Engel; PoPETs 2023(3). All shares are in percent of the links.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """From a least to a greatest value."""
+
+    low: float
+    high: float
+
+
+SHADOW_BY_SCALE: Mapping[float, float] = {0.01: 54.82, 0.10: 20.56, 0.25: 12.51}
+"""Figure 4: external, directed, in Shadow (section 4.1.2)."""
+
+SALSA_BY_SCALE: Mapping[float, float] = {0.01: 53.85, 0.10: 21.19, 0.25: 12.03}
+"""The same in SALSA: Shadow's less the differences of section 4.4."""
+
+BY_EXIT_CLASS: Mapping[str, float] = {
+    "web": 4.3,
+    "mixture": 6.7,
+    "bittorrent": 11.3,
+    "bittorrent-extended": 11.2,
+    "file-sharing": 11.2,
+    "various": 16.2,
+}
+"""Figure 5, averages (section 4.1.3): external; of the direction it says nothing."""
+
+EXITS_BY_CLASS: Mapping[str, int] = {
+    "web": 1348,
+    "bittorrent": 200,
+    "bittorrent-extended": 200,
+    "file-sharing": 200,
+    "various": 45,
+}
+"""How many exits each class has on average (section 4.1.3)."""
+
+BY_PER_CLIENT: Mapping[int, float] = {1: 4.0, 64: 5.0}
+"""Figure 6: by the circuits of a client (section 4.1.6)."""
+
+LINKS_WITH_TWO, LINKS_WITH_MORE = 3.5, 0.3
+"""Figure 7: the share of links with two circuit parts, and with more (section 4.1.7)."""
+
+NOVEMBER_2021 = Span(3.9, 6.4)
+NOVEMBER_2021_GUARD_MIDDLE = Span(2.9, 3.7)
+NOVEMBER_2021_MIDDLE_EXIT = Span(2.5, 5.0)
+"""The least and the greatest of external and internal, directed and undirected (section 4.1.7)."""
+
+NOVEMBER_2021_MIXED = Span(3.70, 6.05)
+"""Directed and undirected, with internal circuits and exit classes as measured (section 4.1.7)."""
+
+YEAR_2021 = Span(3.7, 6.9)
+"""Figure 8: with the circuits of today (section 4.2)."""
+
+CAPACITY_CIRCUITS = 290_000
+YEAR_2021_AT_CAPACITY = Span(8.0, 16.0)
+"""Figure 8: with as many circuits as the network could carry (section 4.2)."""
+
+CIRCUITS_WITH_ONE, CIRCUITS_WITH_TWO = 13_805, 1_006
+"""Of 96,876 circuits, those with one and with two shared links (section 4.1.7)."""
+
+INTERNAL_SHARE = 0.9
+"""In `NOVEMBER_2021_MIXED`: ten times as many circuits at entries as at exits (section 4.1.7)."""
