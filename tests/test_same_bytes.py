@@ -1,0 +1,205 @@
+"""The same seed, the same bytes: real runs of one plan by other users, in other places, at once.
+
+What differs between them on purpose is what belongs to a host: paths and their depth, the cache,
+variables, locale, time zone, umask, user, load, cores, the times of files. `docs/determinism.md`
+says what is promised.
+"""
+
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from testbed import guest, runner
+from testbed.plan import make_plan
+from testbed.results import Run, read_run
+from testbed.results.tables import SCHEMAS
+from testbed.setup import builds, cache, environment
+from testbed.toml_file import PROJECT
+from testbed.tor.bootstrap import NETWORK
+
+pytestmark = [pytest.mark.experiment, pytest.mark.timeout(1200)]
+
+SCENARIO = ("scenario", "One", "--variant", "pctls", "--duration", "4 s", "--seed", "2")
+OTHER_USER = 54_321
+COPIED = (
+    *("run.py", "requirements.txt", "pyproject.toml"),
+    *("analysis", "salsa", "scenarios", "topologies", "tor-configs"),
+)
+
+
+@dataclass
+class Place:
+    """A checkout with a cache of its own, somewhere.
+
+    Attributes:
+        before: the words of a command that carries out the rest.
+        variables: of the environment, beside what every user has.
+    """
+
+    project: Path
+    cache: Path
+    before: Sequence[str] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def run(self, out: Path, *options: str) -> Run:
+        """Carry the scenario out as a user would; it must come out valid."""
+        done = subprocess.run(
+            [
+                *self.before,
+                str(environment.SYSTEM_PYTHON),
+                "run.py",
+                *SCENARIO,
+                "--out",
+                str(out),
+                *options,
+            ],
+            cwd=self.project,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.cache),
+                "HYDRA_CACHE": str(self.cache),
+                **self.variables,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return read_run(out)
+
+
+@pytest.fixture(scope="module")
+def here() -> Place:
+    return Place(PROJECT, cache.cache_folder())
+
+
+@pytest.fixture(scope="module")
+def first(here: Place, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return here.run(tmp_path_factory.mktemp("first") / "run")
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Path]:
+    """A folder that every user can come to; pytest's own are private."""
+    folder = Path("/tmp", f"same-bytes-{secrets.token_hex(8)}")
+    folder.mkdir()
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def there(elsewhere: Path) -> Place:
+    """Another place, with its own way of doing things."""
+    place = moved(elsewhere / "one")
+    place.before = ["sh", "-c", 'umask 077; exec taskset --cpu-list 0 "$@"', "sh"]
+    place.variables = {
+        "LC_ALL": "tr_TR.UTF-8",
+        "TZ": "Asia/Kathmandu",
+        "PYTHONHASHSEED": "7",
+        "A_LONG_VARIABLE": "x" * 3000,
+    }
+    return place
+
+
+def moved(folder: Path) -> Place:
+    """A copy of this checkout, and of what its cache has but for bootstrapped networks."""
+    project = folder / "a place of its own" / "deeper" / "and, deeper" / "hydra"
+    shutil.copytree(
+        PROJECT / "testbed", project / "testbed", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for name in COPIED:
+        subprocess.run(["cp", "--recursive", PROJECT / name, project], check=True)
+    for path in project.rglob("*.py"):
+        os.utime(path, (1e9, 1e9))
+    there = folder / "cache"
+    for kind in ("builds", "environments", "sources"):
+        (there / kind).mkdir(parents=True)
+    own = environment.environment_folder(PROJECT)
+    kept = [build.folder for build in builds.all_finished() if build.metadata["name"] != "network"]
+    for path in [own, *kept]:
+        target = there / path.relative_to(cache.cache_folder())
+        subprocess.run(["cp", "--archive", path, target], check=True)
+    return Place(project, there)
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """All cores have something else to do meanwhile."""
+    programs = [
+        subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+def assert_equal(one: Run, other: Run) -> None:
+    """Not by the fingerprint alone: it is made by what is tested here."""
+    for name in SCHEMAS:
+        files = [run.directory / f"{name}.parquet" for run in (one, other)]
+        assert files[0].read_bytes() == files[1].read_bytes(), name
+    assert one.manifest["fingerprint"] == other.manifest["fingerprint"]
+    assert one.summary.model_dump(exclude={"cost"}) == other.summary.model_dump(exclude={"cost"})
+
+
+def test_two_at_once_in_two_places(here: Place, there: Place, tmp_path: Path) -> None:
+    """Each has its own checkout, cache, variables, umask and cores; one bootstraps its network."""
+    with busy_cores(), ThreadPoolExecutor(2) as both:
+        runs = [
+            both.submit(place.run, tmp_path / name)
+            for place, name in ((here, "short"), (there, "a name that is rather longer"))
+        ]
+        one, other = (run.result() for run in runs)
+    assert_equal(one, other)
+
+
+@pytest.mark.root
+def test_two_users(first: Run, elsewhere: Path) -> None:
+    there = moved(elsewhere / "another's")
+    ids = [f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups"]
+    own = elsewhere / "another's"
+    subprocess.run(["chown", "--recursive", f"{OTHER_USER}:{OTHER_USER}", own], check=True)
+    there.before = ["setpriv", *ids]
+    assert_equal(first, there.run(own / "run"))
+
+
+def test_another_seed_is_another_run(here: Place, first: Run, tmp_path: Path) -> None:
+    """By one bit."""
+    other = here.run(tmp_path / "run", "--seed", "3")
+    assert other.manifest["fingerprint"] != first.manifest["fingerprint"]
+
+
+def test_entropy_of_the_host_shows(
+    first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What all tests here rest on: were chance let in, they would fail."""
+    plan = make_plan("One", "pctls", seed=2, duration="4 s")
+    monkeypatch.setattr(guest, "derived_seed", lambda *_of, **_kind: secrets.randbits(64))
+    runner.carry_out(plan, tmp_path / "run", Console(stderr=True), lambda _step: None)
+    with pytest.raises(AssertionError):
+        assert_equal(first, read_run(tmp_path / "run"))
+
+
+def test_a_damaged_network_is_made_again(there: Place, first: Run, tmp_path: Path) -> None:
+    """The bytes don't depend on what is in a cache."""
+    assert_equal(first, there.run(tmp_path / "before"))
+    (network,) = (there.cache / "builds").glob(f"network-two_clients-*/{NETWORK}")
+    whole = network.read_bytes()
+    network.write_bytes(whole[:-1] + b"x")
+    assert_equal(first, there.run(tmp_path / "after"))
+    assert network.read_bytes() == whole
