@@ -69,7 +69,7 @@ def carry_out(
         ready: the virtual machine's builds; otherwise they are looked up, and made if need be.
 
     Raises:
-        InputError: there is no such link, the machine can't see the plan's generator, or this
+        InputError: there is no such link, the host machine can't see the plan's generator, or this
             host can't be one.
         TestbedError: the run failed; its evidence is kept beside the destination, and the
             message says where.

@@ -66,7 +66,7 @@ def mine(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that don't read it: it takes longer than all else here."""
-    monkeypatch.setattr(cli, "_write_report", lambda *_arguments: None)
+    monkeypatch.setattr(cli, "_write_report", lambda *_arguments, **_named: None)
 
 
 def changed(right: str, wrong: str, name: str = "mine.toml") -> None:

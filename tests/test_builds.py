@@ -199,11 +199,10 @@ def test_missing_product_is_named(progress: Progress) -> None:
 
 
 def test_too_little_room_is_said_before_building(
-    progress: Progress, monkeypatch: pytest.MonkeyPatch
+    progress: Progress,
 ) -> None:
-    monkeypatch.setattr(builds, "ROOM_BYTES", 10**18)
     with pytest.raises(TestbedError, match="GB of room"):
-        builds.build(RECIPE, make_toy, progress)
+        builds.build(RECIPE, make_toy, progress, room_bytes=10**18)
 
 
 def test_damaged_tarball_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import platform
 import shutil
 import signal
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -160,15 +159,6 @@ def test_bad_keys_in_a_scenario(
     line = refused(["scenario", "./Mine.toml"], monkeypatch, capsys)
     assert advice in line
     assert "Mine.toml: " in line
-
-
-def test_a_generator_that_the_machine_can_not_see(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with tempfile.NamedTemporaryFile(dir="/dev/shm") as program:
-        Path(program.name).chmod(0o755)
-        line = refused(["scenario", "NoDropping", "--tgen", program.name], monkeypatch, capsys)
-    assert f"{program.name}: the virtual machine can't see what lies below" in line
 
 
 def test_an_output_directory_that_exists(

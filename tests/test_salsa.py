@@ -170,7 +170,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES)
 def test_the_simulation_agrees_with_the_closed_form(quarter: Consensus, case: Case) -> None:
     if case.circuits == PAPER_CIRCUITS:
         case = replace(case, circuits=PAPER_CIRCUITS // 4)

@@ -112,7 +112,7 @@ def run_in_machine(
     Raises:
         TestbedError: the command failed, the kernel panicked, ran out of memory, or its clock
             stood still; says so with the log's tail. Or there is no room for its memory.
-        InputError: a path that the guest can't see.
+        InputError: the path of the staging directory can't be passed to the kernel.
     """
     check_path(staging)
     memory_folder = _memory_folder(memory_mb)

@@ -97,7 +97,6 @@ def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
     with progress.step("Installing Python packages"):
         make = [str(SYSTEM_PYTHON), "-m", "venv", "--system-site-packages", str(folder)]
         steps.run_logged(make, log)
-        _leave_out_paths(folder / "pyvenv.cfg")
         install = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         pinned = ["--no-compile", "--requirement", str(project / "requirements.txt")]
         try:
@@ -106,6 +105,7 @@ def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
             raise TestbedError(
                 f"Python packages could not be installed (is the network there?): {error}"
             ) from error
+    _leave_out_paths(folder / "pyvenv.cfg")
     _compile(folder, log)
     (folder / STAMP).write_text("")
 
