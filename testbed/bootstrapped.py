@@ -18,9 +18,9 @@ from testbed.machines.places import Places
 from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Step
 from testbed.plan import Link, Plan
+from testbed.results.made_by import files_sha256
 from testbed.setup import builds
 from testbed.setup.builds import Build, Ingredient, Recipe
-from testbed.setup.own_code import code_sha256
 from testbed.setup.sources import sha256_of
 from testbed.setup.steps import Progress
 from testbed.tor.bootstrap import NETWORK
@@ -52,7 +52,7 @@ def bootstrapped_network(
         sources=(
             Ingredient("kernel", kernel.key),
             Ingredient("tor", tor.key),
-            Ingredient("code", code_sha256()),
+            Ingredient("code", files_sha256()),
         ),
         configuration=json.dumps(bare.model_dump(mode="json"), sort_keys=True),
         compiler="",

@@ -143,7 +143,7 @@ def guest_places(
 def _places(plan: Plan, directory: Path, tor: Build) -> Places:
     return Places(
         run=directory,
-        code=own_code(),
+        code=as_user(own_code),
         tor=tor.folder,
         generator=Path(plan.tgen.path) if plan.tgen else None,
     )

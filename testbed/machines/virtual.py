@@ -117,19 +117,12 @@ def run_in_machine(
     check_path(staging)
     memory_folder = _memory_folder(memory_mb)
     write_command(staging, command, environment)
-    _write_mounts(staging, mounts)
+    _write_first_steps(staging, mounts)
     console = staging / "logs" / "kernel.log"
     console.parent.mkdir(exist_ok=True)
     with _free_core() as core, console.open("wb") as output:
         start_s = time.monotonic()
-        if terminal is None:
-            mode = [
-                "time-travel=inf-cpu",
-                f"time-travel-start={start_ns}",
-                f"entropy={entropy_seed:x}",
-            ]
-        else:
-            mode = [f"con1=fd:{terminal}", f"HYDRA_TERMINAL={TERMINAL}"]
+        mode = _mode(start_ns, entropy_seed, terminal)
         machine = _booted(kernel, staging, memory_mb, memory_folder, core, output, mode, terminal)
         start = Step(start_ns / 1e9, "booting", 0.0, 0.0)
         watch = _Watch(machine, start, staging, console, on_step, by_hand=terminal is not None)
@@ -143,8 +136,19 @@ def run_in_machine(
     return Cost(watch.last.time_s - watch.start_s, wall_s, cpu_s)
 
 
-def _write_mounts(staging: Path, mounts: Mapping[Path, Path]) -> None:
-    """Leave the mounts for the guest's first process, a shell."""
+def _mode(start_ns: int, entropy_seed: int, terminal: int | None) -> list[str]:
+    """Virtual time, and chance from a seed; on a terminal the host's time and entropy."""
+    if terminal is not None:
+        return [f"con1=fd:{terminal}", f"HYDRA_TERMINAL={TERMINAL}"]
+    return [
+        "time-travel=inf-cpu",
+        f"time-travel-start={start_ns}",
+        f"entropy={entropy_seed:x}",
+    ]
+
+
+def _write_first_steps(staging: Path, mounts: Mapping[Path, Path]) -> None:
+    """Leave the guest's first process its program, and what it is to mount where."""
     folders = {str(place): _evenly_long(folder) for place, folder in mounts.items()}
     (staging / "mounts.json").write_text(json.dumps(folders))
     shutil.copyfile(INIT, staging / INIT.name)

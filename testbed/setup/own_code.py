@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.setup import cache
@@ -46,27 +47,18 @@ def own_code(project: Path = PROJECT) -> Path:
     return copy
 
 
-def code_sha256(project: Path = PROJECT) -> str:
-    """A hash over the names and contents of the code that runs inside a machine."""
-    return _sha256(project, sorted(_files(project)))
-
-
 def _files(project: Path) -> Iterator[Path]:
     for pattern in _GLOBS:
         yield from project.glob(pattern)
 
 
-def _sha256(project: Path, files: list[Path]) -> str:
+def _key(project: Path, files: list[Path]) -> str:
+    """What is compiled is for one version of Python only."""
     total = hashlib.sha256()
     for path in files:
         content = path.read_bytes()
         total.update(f"{path.relative_to(project)}\0{len(content)}\0".encode() + content)
-    return total.hexdigest()
-
-
-def _key(project: Path, files: list[Path]) -> str:
-    """What is compiled is for one version of Python only."""
-    return f"{_sha256(project, files)[:16]}-{sys.implementation.cache_tag}"
+    return f"{total.hexdigest()[:16]}-{sys.implementation.cache_tag}"
 
 
 def _fill(copy: Path, project: Path, files: list[Path]) -> None:
@@ -95,5 +87,6 @@ def _take_place(partial: Path, copy: Path) -> None:
 def _sweep(copies: Path, but: Path) -> None:
     """Remove copies that nobody has used for long, and what a killed process left of one."""
     for path in copies.iterdir():
-        if path != but and time.time() - path.stat().st_mtime > _KEPT_S:
-            shutil.rmtree(path, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another process has removed it
+            if path != but and time.time() - path.stat().st_mtime > _KEPT_S:
+                shutil.rmtree(path, ignore_errors=True)
