@@ -17,12 +17,11 @@ from testbed.toml_file import PROJECT
 TIMEOUT_S = 600
 
 FAULTY_EXPERIMENT = '''
-import json, os, signal, threading, time
+import importlib, json, os, signal, threading, time
 from pathlib import Path
 
 import psutil
 
-from testbed import experiment
 
 STAGING = Path(os.environ["HYDRA_STAGING"])
 
@@ -52,7 +51,7 @@ def fault():
 
 
 threading.Thread(target=fault, daemon=True).start()
-experiment.main()
+importlib.import_module("{module}").main()
 '''
 
 
@@ -91,19 +90,26 @@ def run_scenario(folder: Path, scenario: str, variant: str, duration_s: int, *op
     return read_run(folder / "run")
 
 
-def with_fault(fault: str, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_fault(
+    fault: str,
+    program: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    beside: str = "testbed.experiment",
+) -> None:
     """Let a fault happen in the machine beside every experiment, which is the real one otherwise.
 
     Args:
         fault: statements of a thread, for which `come_to`, `program` and `STAGING` are there.
         program: the file that the machine runs from now on; made here.
+        beside: the module that the machine runs then.
     """
-    program.write_text(FAULTY_EXPERIMENT.format(fault=fault.strip().replace("\n", "\n    ")))
+    indented = fault.strip().replace("\n", "\n    ")
+    program.write_text(FAULTY_EXPERIMENT.format(fault=indented, module=beside))
     plain = Places.command
 
     def command(places: Places, module: str, *options: str) -> list[str]:
         words = plain(places, module, *options)
         faulty = [words[0], str(program.absolute()), *words[3:]]
-        return faulty if module == "testbed.experiment" else words
+        return faulty if module == beside else words
 
     monkeypatch.setattr(Places, "command", command)

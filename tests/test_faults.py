@@ -4,6 +4,7 @@ docs/reliability.md is the table of all of them; interruptions are in test_inter
 """
 
 import os
+import re
 import resource
 import shlex
 import shutil
@@ -133,10 +134,29 @@ def test_a_client_never_bootstraps(
 ) -> None:
     """Its Tor stops when it has hardly begun: it neither ends nor answers any more."""
     fault = 'program("/client2/torrc")\nprogram("/client1/torrc").suspend()'
+    with_fault(fault, listeners / "faulty.py", monkeypatch, beside="testbed.tor.bootstrap")
+    # No other network is like it, so that the cache has none.
+    (listeners / "mine.toml").write_text(
+        'title = "Mine"\nextends = "vanilla"\n[consensus]\ncellq_high = 51\n', encoding="utf-8"
+    )
+    assert status_of([*RUN, "--variant", "mine.toml"]) == cli.FAILED
+    error = capsys.readouterr().err
+    assert error.startswith("run.py: waiting for descriptors: after 300 s still missing: client1's")
+    (logs,) = re.findall(r"its logs are in (.*)", error)
+    assert (Path(logs) / "tor-client1.log").exists()
+
+
+@pytest.mark.experiment
+def test_a_client_hangs_before_its_circuit_is_built(
+    listeners: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = 'program("/client2/torrc")\nprogram("/client1/torrc").suspend()'
     with_fault(fault, listeners / "faulty.py", monkeypatch)
     assert status_of(RUN) == cli.FAILED
     error = capsys.readouterr().err
-    assert error.startswith("run.py: waiting for descriptors: after 300 s still missing: client1's")
+    assert error.startswith(
+        "run.py: building circuits: after 60 s still missing: client1's circuit"
+    )
     assert left_in(listeners) == ["run.failed-1"]
 
 
