@@ -346,14 +346,14 @@ time_t time(time_t *now)
 RUN_WITH_KERNEL = """
 import sys
 from pathlib import Path
-from testbed import cli, runner
-plain = runner.run_in_machine
+from testbed import cli, guest
+plain = guest.run_in_machine
 def run(kernel, *arguments, **options):
     wrapper = Path(sys.argv[1])
     wrapper.write_text(sys.argv[2].format(kernel=kernel))
     wrapper.chmod(0o755)
     return plain(wrapper, *arguments, **options)
-runner.run_in_machine = run
+guest.run_in_machine = run
 sys.exit(cli.main(sys.argv[3:]))
 """
 
