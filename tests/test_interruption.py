@@ -412,7 +412,10 @@ def cache_for_ordinary_user(folder: Path) -> Path:
         tarball["path"] = str(copy / "sources" / Path(tarball["path"]).name)
         record.unlink()  # the file is the real cache's, too
         record.write_text(json.dumps(tarball))
-    os.chown(copy, ORDINARY_USER, ORDINARY_USER)
+    for lock in (copy / "builds").glob("*.lock"):
+        lock.unlink()
+    for folder_of_user in (copy, copy / "builds"):  # where a bootstrapped network comes to
+        os.chown(folder_of_user, ORDINARY_USER, ORDINARY_USER)
     return copy
 
 
