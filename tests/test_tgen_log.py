@@ -115,8 +115,19 @@ def test_a_stream_that_succeeded(tmp_path: Path) -> None:
         stream_id=7,
         start_s=UNIX_S - 2.0,
         lasted_s=2.0,
-        first_byte_s=0.120010,
-        last_byte_s=1.9,
+        step_s={
+            "socket-create": 0.000012,
+            "socket-connect": 0.00021,
+            "proxy-init": 0.000283,
+            "proxy-choice": 0.000348,
+            "proxy-request": 0.000412,
+            "proxy-response": 0.06,
+            "command": 0.06005,
+            "response": 0.12,
+            "first-byte-recv": 0.12001,
+            "last-byte-recv": 1.9,
+            "checksum-recv": 1.99,
+        },
         bytes_received=5_000_000,
         ok=True,
         error=None,
@@ -127,6 +138,7 @@ def test_streams_that_failed(tmp_path: Path) -> None:
     refused, stalled = read_transfers(log(tmp_path, REFUSED, STALLED), "client1")
     assert (refused.ok, refused.error, refused.bytes_received) == (False, "PROXY STATUS", 0)
     assert (refused.first_byte_s, refused.last_byte_s) == (None, None)
+    assert [step for step, at_s in refused.step_s.items() if at_s is not None] == ["socket-create"]
     assert (stalled.ok, stalled.error, stalled.bytes_received) == (False, "STALLOUT", 1_250_000)
     assert (stalled.last_byte_s, stalled.lasted_s) == (9.0, 40.0)
 
