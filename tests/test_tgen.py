@@ -21,6 +21,7 @@ from typing import Any
 
 import networkx
 import pytest
+import tgentools_rules
 
 from testbed.errors import InputError, TestbedError
 from testbed.traffic.models import write_server
@@ -307,6 +308,18 @@ def test_read_transfers(tmp_path: Path) -> None:
         assert transfer.last_byte_s == int(line["last_byte_recv"]) / 1e6
         assert begin_s <= transfer.start_s <= float(line["unix"])
     assert read_transfers(server_log, "server") == []
+
+
+def test_tgentools_reads_our_log(tmp_path: Path) -> None:
+    port = free_port()
+    with server(tmp_path, port):
+        log = run_client(one_stream(tmp_path, port, times=2, sendsize="0", recvsize="100 kib"))
+    found = tgentools_rules.parsed(log)
+    assert found.name == socket.gethostname()
+    assert found.errors == []
+    expected = [(int(line["response"]) - int(line["command"])) / 1e6 for line in ends(log)]
+    assert found.round_trip_s == expected
+    assert len(found.first_byte_s) == len(found.last_byte_s) == 2
 
 
 @pytest.mark.parametrize(("send", "receive"), [("3 mb", "0"), ("1 mb", "2 mb"), ("1", "1")])

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+import tgentools_rules
 from test_tgen import END_LINE, STEPS
 
 from testbed.errors import TestbedError
@@ -154,6 +155,33 @@ def test_what_is_no_end_of_a_stream_of_the_clients_own_is_passed_over(tmp_path: 
     ]
     path = log(tmp_path, *others, SUCCESS, SUCCESS[:200])
     assert [transfer.stream_id for transfer in read_transfers(path, "client1")] == [7]
+
+
+FIRST_LINE = (
+    "Initializing TGen v1.1.2 running GLib v2.74.6 and IGraph v0.10.4 on host client1 with process"
+    " id 17"
+)
+
+
+def test_tgentools_reads_upstreams_log(tmp_path: Path) -> None:
+    """And so do we, with the same times."""
+    first = line("_tgenmain_run", FIRST_LINE)
+    path = log(tmp_path, first, heartbeat("bytes-read=9,bytes-written=4"), SUCCESS, REFUSED)
+    found = tgentools_rules.parsed(path)
+    assert (found.name, found.errors) == ("client1", ["PROXY-STATUS"])
+    assert found.heartbeats == [{"bytes-read": 9, "bytes-written": 4}]
+    step_s = read_transfers(path, "client1")[0].step_s
+    command_s, response_s = step_s["command"], step_s["response"]
+    assert command_s and response_s
+    assert found.round_trip_s == pytest.approx([0.05995])
+    assert response_s - command_s == pytest.approx(0.05995)
+    assert found.last_byte_s == pytest.approx([1.83995])
+
+
+def test_tgentools_refuses_a_log_of_another_version(tmp_path: Path) -> None:
+    path = log(tmp_path, line("_tgenmain_run", FIRST_LINE.replace("1.1.2", "1.0.0")), SUCCESS)
+    with pytest.raises(ValueError, match=r"mismatch: 1\.0\.0"):
+        tgentools_rules.parsed(path)
 
 
 def test_heartbeats_have_a_count_only_if_it_is_not_zero(tmp_path: Path) -> None:
