@@ -158,7 +158,7 @@ def throughput_table(found: Found) -> Table:
         note=(
             "Mean over runs ± standard deviation over runs; in brackets the change against the same"
             f" variant's {BASELINE}. The paper's: Table 4 of Examining the Hydra, which also has"
-            " the changes of the 2009 study by Reardon and Goldberg. The latency of both is the"
+            " the changes of the 2009 study by Reardon and Goldberg. The paper's latency is the"
             " stream's round trip: from a transfer's request to the server's answer, before data."
         ),
     )
