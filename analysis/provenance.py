@@ -9,7 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.metrics import CIRCUIT_ROUND_TRIP, THROUGHPUT, TIME_TO_LAST_BYTE, Metric
+from analysis.metrics import (
+    CIRCUIT_ROUND_TRIP,
+    STREAM_ROUND_TRIP,
+    THROUGHPUT,
+    TIME_TO_LAST_BYTE,
+    Metric,
+)
 from analysis.tables import Table
 from analysis.wording import NOTHING
 from testbed.plan import Patch, Plan, Tor
@@ -24,7 +30,7 @@ _HOLDS = {True: "yes", False: "no", None: "not judged"}
 
 def runs_table(runs: Sequence[Run], directory: Path) -> Table:
     """A row a run; their directories are told as seen from `directory`."""
-    metrics = (THROUGHPUT, TIME_TO_LAST_BYTE, CIRCUIT_ROUND_TRIP)
+    metrics = (THROUGHPUT, TIME_TO_LAST_BYTE, STREAM_ROUND_TRIP, CIRCUIT_ROUND_TRIP)
     return Table(
         title="Every run",
         columns=(

@@ -5,11 +5,17 @@ The statements are words and limits here; every figure is the runs'.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
-from analysis.metrics import CIRCUIT_ROUND_TRIP, TIME_TO_LAST_BYTE, Metric, median_window
+from analysis.metrics import (
+    CIRCUIT_ROUND_TRIP,
+    STREAM_ROUND_TRIP,
+    TIME_TO_LAST_BYTE,
+    Metric,
+    median_window,
+)
 from analysis.published import TWO_CLIENTS
 from analysis.runs import VARIANT_ORDER, Found
 from analysis.statistics import NEARLY_EQUAL, Change, Interval, change, mean_interval
@@ -81,8 +87,18 @@ def _on_three(found: Found) -> Iterator[Statement]:
 
 
 def _shorter_round_trip(found: Found, scenario: str) -> Statement:
-    text = "the circuit round trip is shorter with pctls"
-    return _of_models(found, scenario, text, TWO_CLIENTS[scenario], CIRCUIT_ROUND_TRIP, LESS)
+    """By the stream's round trip, which is the paper's; where no run has it, by the circuit's."""
+    text, models = "the round trip is shorter with pctls", TWO_CLIENTS[scenario]
+    runs = (
+        run
+        for model in models
+        for of_variant in _vanilla_and_pctls(found, scenario, model)
+        for run in of_variant
+    )
+    if any(STREAM_ROUND_TRIP.of(run) is not None for run in runs):
+        return _of_models(found, scenario, text, models, STREAM_ROUND_TRIP, LESS)
+    statement = _of_models(found, scenario, text, models, CIRCUIT_ROUND_TRIP, LESS)
+    return replace(statement, numbers=f"stream round trip not recorded; {statement.numbers}")
 
 
 def _faster(found: Found, scenario: str) -> Statement:

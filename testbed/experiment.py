@@ -4,6 +4,7 @@ It runs inside the machine, and only records: files and figures for readers are 
 """
 
 import asyncio
+import os
 import signal
 import subprocess
 import time
@@ -180,7 +181,9 @@ def playing_traffic(
 
         def play(node: str, configuration: Path) -> None:
             log = stack.enter_context(generator_log(logs, node).open("wb"))
-            process = lab.start(node, [*tgen, configuration], output=log)
+            # The name in its log, by which tgentools tells logs apart.
+            environment = {**os.environ, "TGENHOSTNAME": node}
+            process = lab.start(node, [*tgen, configuration], output=log, environment=environment)
             stack.callback(_stop, process, node, record)
             generators[f"tgen-{node}"] = process
 

@@ -24,7 +24,8 @@ class Made:
 
     Attributes:
         time_s: to the last byte of each of two whole transfers of 5 MB.
-        round_trip_ms: None if no probe was answered.
+        round_trip_ms: of the probes; None if none was answered.
+        stream_round_trip_ms: of each transfer; None as in runs that did not record it.
         delivered_kb: what arrived in each second from the first byte of the first transfer on.
         window: the exit's congestion window, in segments.
         changed: keys of the plan with other values than the scenario's.
@@ -38,6 +39,7 @@ class Made:
     duration_s: float = 300.0
     time_s: float | None = 2.5
     round_trip_ms: float | None = 90.0
+    stream_round_trip_ms: float | None = 80.0
     build_time_ms: float = 150.0
     delivered_kb: Sequence[int] = ()
     window: int = 40
@@ -120,11 +122,15 @@ class Made:
     def _transfers(self, client: str, under_test: bool) -> list[dict[str, Any]]:
         """Two whole transfers, one that failed and one that began too late."""
         time_s = self.time_s if under_test else BESIDE
+        round_trip_ms = self.stream_round_trip_ms if under_test else BESIDE
+        answered_s = None if round_trip_ms is None else 0.05 + round_trip_ms / 1e3
         whole = [] if time_s is None else [(time_s, True, True)] * 2
         return [
             {
                 "client": client,
                 "start_s": START_S,
+                "time_to_command_s": 0.05,
+                "time_to_response_s": answered_s,
                 "time_to_first_byte_s": 0.1,
                 "time_to_last_byte_s": time_s,
                 "received_bytes": TRANSFER_BYTES,

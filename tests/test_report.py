@@ -111,7 +111,7 @@ def test_every_figure_is_in_the_page_and_beside_it(report: Path, content: Page) 
         "distributions-bulk-eight_clients-300s",
         "time-to-last-byte-two_clients-300s",
         "circuit-build-time-two_clients-300s",
-        "circuit-round-trip-two_clients-300s",
+        "stream-round-trip-two_clients-300s",
         "network-NoDropping",
         "network-SharedDropping",
         "network-Two",
@@ -131,7 +131,8 @@ def test_every_table_is_in_the_page_and_beside_it(report: Path, content: Page) -
     assert content.tags.count("table") == len(files)
     tables = {file.stem: list(csv.reader(file.open(encoding="utf-8"))) for file in files}
     assert set(tables) >= {
-        "throughput-and-circuit-round-trip",
+        "throughput-and-stream-round-trip",
+        "circuit-round-trip-and-build-time",
         "nodropping-bulk-300-s-pctls-against-vanilla",
         "two-audio-300-s-pctls-against-vanilla",
         "every-run",

@@ -4,6 +4,7 @@ The raw files are made here; no experiment runs.
 """
 
 import gzip
+import io
 import json
 import math
 import os
@@ -40,9 +41,10 @@ from testbed.results.checks import (
     crossing_checks,
     loss_checks,
 )
-from testbed.results.tables import SCHEMAS
+from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS
 from testbed.setup.builds import Build
 from testbed.toml_file import PROJECT
+from testbed.traffic.tgen_log import STEPS
 
 START_S = 1_800_000_000.0
 SCENARIO = """
@@ -98,16 +100,26 @@ def facts(tmp_path: Path) -> MachineFacts:
 
 
 def stream(number: int, began_s: float, first_s: float, last_s: float, size: int, ok: bool) -> str:
-    """A line of TGen; the times are since START_S, then since the stream's beginning."""
+    """A line of TGen; the times are since START_S, then since the stream's beginning.
+
+    The answer comes right before the first byte, and took a quarter of the time until then.
+    """
     now_us = round(1e6 * (began_s + last_s))
+    steps_s = dict.fromkeys(STEPS, 0.001) | {
+        "command": 0.75 * first_s,
+        "response": first_s,
+        "first-byte-recv": first_s,
+        "last-byte-recv": last_s,
+        "checksum-recv": last_s,
+    }
+    steps = ",".join(f"usecs-to-{step}={round(1e6 * at_s)}" for step, at_s in steps_s.items())
     word, error = ("success", "NONE") if ok else ("error", "READ")
     return (
         f"2027-01-15 08:00:00 {START_S + began_s + last_s:.6f} [message] [stream.c:1] [log]"
         f" [stream-{word}] transport [fd=8,error=NONE]"
         f" stream [id={number},vertexid=stream,error={error}]"
         f" bytes [payload-bytes-recv={size}] times [created-ts={round(1e6 * began_s)},"
-        f"usecs-to-first-byte-recv={round(1e6 * first_s)},"
-        f"usecs-to-last-byte-recv={round(1e6 * last_s)},now-ts={now_us}]\n"
+        f"{steps},now-ts={now_us}]\n"
     )
 
 
@@ -274,6 +286,11 @@ def test_figures_worked_out_by_hand(run: Path) -> None:
         {"mean": 0.3, "median": 0.3, "p95": 0.39}
     )
     assert summary["time_to_last_byte_s"] == pytest.approx({"mean": 3, "median": 3, "p95": 3.9})
+    # 50 and 100 ms from command to response.
+    assert summary["stream_round_trip_ms"] == pytest.approx(
+        {"mean": 75, "sd": 25 * math.sqrt(2), "median": 75}
+    )
+    assert summary["by_traffic"][0]["stream_round_trip_ms"] == summary["stream_round_trip_ms"]
     assert summary["circuit_round_trip_ms"] == pytest.approx(
         {"mean": 60, "sd": 10 * math.sqrt(2), "median": 60}
     )
@@ -515,6 +532,21 @@ def test_a_table_without_a_younger_column_is_read(run: Path) -> None:
     polars.read_parquet(path).drop("overflowed_packets").write_parquet(path)
     without_digests(run)
     assert read_run(run).links["overflowed_packets"].null_count() == read_run(run).links.height
+
+
+def test_a_run_from_before_the_streams_steps_is_read(run: Path) -> None:
+    path = run / "transfers.parquet"
+    polars.read_parquet(path).drop(YOUNGER_COLUMNS["transfers"]).write_parquet(path)
+    summary = json.loads((run / "summary.json").read_text())
+    for figures in (summary, *summary["by_traffic"]):
+        del figures["stream_round_trip_ms"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    without_digests(run)
+    old = read_run(run)
+    assert old.transfers["time_to_response_s"].null_count() == old.transfers.height
+    assert old.summary.stream_round_trip_ms is None
+    assert old.summary.by_traffic[0].stream_round_trip_ms is None
+    print_summary(Console(file=io.StringIO()), old.summary)
 
 
 def sampled(*ends_s: tuple[float, float]) -> list[float]:

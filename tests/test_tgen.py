@@ -6,8 +6,10 @@ The models' own definitions are tested in test_traffic_models, times in test_tge
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
+import select
 import signal
 import socket
 import socketserver
@@ -15,20 +17,32 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import networkx
 import pytest
+import tgentools_rules
 
 from testbed.errors import InputError, TestbedError
 from testbed.traffic.models import write_server
 from testbed.traffic.tgen.action_graph import read_action_graph
 from testbed.traffic.tgen.command import WORD, parse_command, parse_response
+from testbed.traffic.tgen.log import Log
+from testbed.traffic.tgen.loop import READ, Loop, Timer
 from testbed.traffic.tgen.markov import END, INTERNAL_PACKET_MODEL, MarkovModel, internal_model
-from testbed.traffic.tgen.options import parse_bytes, parse_peers, parse_time_us
+from testbed.traffic.tgen.options import (
+    Peer,
+    StreamOptions,
+    parse_bytes,
+    parse_peers,
+    parse_time_us,
+)
 from testbed.traffic.tgen.payload import PayloadDigest
+from testbed.traffic.tgen.stream import Stream, Surroundings
+from testbed.traffic.tgen.transport import Transport
 from testbed.traffic.tgen_log import Transfer, read_transfers
 
 LOOPBACK = "127.0.0.1"
@@ -130,6 +144,15 @@ def server(directory: Path, port: int) -> Iterator[Path]:
     with running(write_server(directory, "server", port)) as (_, log):
         wait_for(log, "server listening")
         yield log
+
+
+def read_to(sock: socket.socket, end: bytes) -> None:
+    """Read until what has come ends like this."""
+    data = b""
+    while not data.endswith(end):
+        more = sock.recv(65536)
+        assert more, data
+        data += more
 
 
 def wait_for(log: Path, text: str, times: int = 1) -> str:
@@ -268,8 +291,8 @@ def test_download_and_every_field_of_its_line(tmp_path: Path) -> None:
     assert (line["send_size"], line["receive_size"]) == ("0", "5000000")
     assert (line["send_state"], line["receive_state"]) == ("SEND_SUCCESS", "RECV_SUCCESS")
     assert (line["payload_received"], line["payload_sent"]) == ("5000000", "0")
-    # The response before the payload, "MD5 " and 32 digits after it.
-    assert int(line["total_received"]) == 5_000_000 + response_bytes() + 37
+    # The response before the payload, "MD5 " and 32 digits after it, and "FIN".
+    assert int(line["total_received"]) == 5_000_000 + response_bytes() + 37 + 4
     assert (line["progress_received"], line["progress_sent"]) == ("100.00%", "100.00%")
     times = {step: int(line[step.replace("-", "_")]) for step in STEPS}
     proxied = {step for step in STEPS if step.startswith("proxy-")}
@@ -288,7 +311,7 @@ def test_download_and_every_field_of_its_line(tmp_path: Path) -> None:
 
 
 def response_bytes() -> int:
-    return len(f"{WORD.decode()} PROTOCOL_VERSION=1.0 HOSTNAME={socket.gethostname()} CODE=NONE\n")
+    return len(f"{WORD.decode()} PROTOCOL_VERSION=2.0 HOSTNAME={socket.gethostname()} CODE=NONE\n")
 
 
 def test_read_transfers(tmp_path: Path) -> None:
@@ -307,6 +330,18 @@ def test_read_transfers(tmp_path: Path) -> None:
         assert transfer.last_byte_s == int(line["last_byte_recv"]) / 1e6
         assert begin_s <= transfer.start_s <= float(line["unix"])
     assert read_transfers(server_log, "server") == []
+
+
+def test_tgentools_reads_our_log(tmp_path: Path) -> None:
+    port = free_port()
+    with server(tmp_path, port):
+        log = run_client(one_stream(tmp_path, port, times=2, sendsize="0", recvsize="100 kib"))
+    found = tgentools_rules.parsed(log)
+    assert found.name == socket.gethostname()
+    assert found.errors == []
+    expected = [(int(line["response"]) - int(line["command"])) / 1e6 for line in ends(log)]
+    assert found.round_trip_s == expected
+    assert len(found.first_byte_s) == len(found.last_byte_s) == 2
 
 
 @pytest.mark.parametrize(("send", "receive"), [("3 mb", "0"), ("1 mb", "2 mb"), ("1", "1")])
@@ -418,7 +453,10 @@ def silent_server(answer: bytes = b"", close: bool = False) -> Iterator[int]:
             thread.join()
 
 
-RESPONSE = WORD + b" PROTOCOL_VERSION=1.0 HOSTNAME=silent CODE=NONE\n"
+RESPONSE = WORD + b" PROTOCOL_VERSION=2.0 HOSTNAME=silent CODE=NONE\n"
+PAYLOAD = b"t" * 100
+CHECKSUM = b"MD5 " + hashlib.md5(PAYLOAD).hexdigest().encode() + b"\n"
+PAYLOAD_AND_CHECKSUM = RESPONSE + PAYLOAD + CHECKSUM
 
 
 @pytest.mark.parametrize(
@@ -426,8 +464,10 @@ RESPONSE = WORD + b" PROTOCOL_VERSION=1.0 HOSTNAME=silent CODE=NONE\n"
     [
         (RESPONSE + b"t" * 10, "READEOF", "RECV_ERROR"),
         (RESPONSE + b"t" * 100 + b"MD5 " + b"0" * 32 + b"\n", "CHECKSUM", "RECV_ERROR"),
+        (PAYLOAD_AND_CHECKSUM, "READEOF", "RECV_ERROR"),
+        (PAYLOAD_AND_CHECKSUM + b"END\n", "FOOTER", "RECV_ERROR"),
         (b"HTTP/1.0 400 Bad Request\n", "AUTH", "RECV_ERROR"),
-        (RESPONSE.replace(b"1.0", b"2.0"), "HEADER_VERSION", "RECV_ERROR"),
+        (RESPONSE.replace(b"2.0", b"1.0"), "HEADER_VERSION", "RECV_ERROR"),
         (RESPONSE.replace(b" CODE=NONE", b""), "HEADER_INCOMPLETE", "RECV_ERROR"),
         (RESPONSE.replace(b"NONE", b"MODEL"), "HEADER", "RECV_ERROR"),
     ],
@@ -437,6 +477,83 @@ def test_errors_of_the_protocol(tmp_path: Path, answer: bytes, error: str, state
         log = run_client(one_stream(tmp_path, port, sendsize="0", recvsize="100"))
     (line,) = ends(log)
     assert (line["what"], line["error"], line["receive_state"]) == ("stream-error", error, state)
+
+
+def test_a_client_ends_with_its_footer_once_all_has_come(tmp_path: Path) -> None:
+    """And the stream is over once it has the server's too."""
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        port = listener.getsockname()[1]
+        with running(one_stream(tmp_path, port, sendsize="0", recvsize="100")) as (process, log):
+            sock = listener.accept()[0]
+            with sock:
+                sock.settimeout(PATIENCE_S)
+                read_to(sock, b"</graphml>\n")
+                sock.sendall(RESPONSE + PAYLOAD)
+                sock.settimeout(0.3)
+                with pytest.raises(TimeoutError):
+                    read_to(sock, b"FIN\n")
+                sock.settimeout(PATIENCE_S)
+                sock.sendall(CHECKSUM)
+                read_to(sock, b"FIN\n")
+                assert ends(log) == []
+                sock.sendall(b"FIN\n")
+                assert sock.recv(10) == b""
+            assert process.wait(PATIENCE_S) == 0
+    (line,) = ends(log)
+    assert (line["what"], line["total_received"]) == (
+        "stream-success",
+        str(len(PAYLOAD_AND_CHECKSUM) + 4),
+    )
+
+
+class HandLoop(Loop):
+    """Waits for nothing by itself: the test calls the handler."""
+
+    def __init__(self) -> None:
+        self._now_us = 0
+
+    def register(self, descriptor: int, events: int, handler: Callable[[int], None]) -> None:
+        self.handler = handler
+
+    def modify(self, descriptor: int, events: int) -> None:
+        pass
+
+    def forget(self, descriptor: int) -> None:
+        pass
+
+    def at(self, deadline_us: int, callback: Callable[[], None]) -> Timer:
+        return Timer(deadline_us, callback)
+
+
+def test_a_server_writes_response_payload_checksum_and_footer_one_by_one() -> None:
+    """As upstream: a Tor that reads the response alone sends it on in a cell of its own."""
+    loop = HandLoop()
+    ended: list[bool] = []
+    with (
+        socket.create_server((LOOPBACK, 0)) as listener,
+        socket.create_connection(listener.getsockname()) as client,
+        listener.accept()[0] as sock,
+        Path(os.devnull).open("wb") as log,
+    ):
+        around = Surroundings(
+            loop, Log(descriptor=log.fileno()), socket.gethostname(), lambda *_: None
+        )
+        watched = Mock(wraps=sock)
+        transport = Transport.accepted(loop, watched, Peer(LOOPBACK, 1))
+        Stream(around, 0, "passive", StreamOptions(()), transport, None, ended.append)
+        client.sendall(
+            WORD + b" PROTOCOL_VERSION=2.0 HOSTNAME=h TRANSFER_ID=t SEND_SIZE=~ RECV_SIZE=100 "
+            b"MODEL_NAME=m MODEL_SEED=1 MODEL_MODE=path MODEL_PATH=internal-packet-model\n"
+        )
+        select.select([sock], [], [], PATIENCE_S)
+        loop.handler(READ)
+        sizes = [len(call.args[0]) for call in watched.send.call_args_list]
+        assert sizes == [response_bytes(), 100, 37, 4]
+        assert ended == []
+        client.sendall(b"FIN\n")
+        select.select([sock], [], [], PATIENCE_S)
+        loop.handler(READ)
+    assert ended == [True]
 
 
 def test_refused_connection_pauses_a_second_and_goes_on(tmp_path: Path) -> None:
@@ -465,7 +582,7 @@ def test_proxy_that_refuses(tmp_path: Path) -> None:
 def test_server_refuses_strangers_and_bad_models(tmp_path: Path) -> None:
     port = free_port()
     command = (
-        WORD + b" PROTOCOL_VERSION=1.0 HOSTNAME=h TRANSFER_ID=t SEND_SIZE=~ RECV_SIZE=9 "
+        WORD + b" PROTOCOL_VERSION=2.0 HOSTNAME=h TRANSFER_ID=t SEND_SIZE=~ RECV_SIZE=9 "
         b"MODEL_NAME=m MODEL_SEED=1 MODEL_MODE=graphml MODEL_SIZE=5\n<bad>"
     )
     with server(tmp_path, port) as log:
@@ -642,12 +759,12 @@ def test_digest_of_one_letter_and_of_others() -> None:
 
 def test_commands_of_upstream_are_understood() -> None:
     command = parse_command(
-        WORD + b" PROTOCOL_VERSION=1.0 HOSTNAME=host TRANSFER_ID=stream SEND_SIZE=~ "
+        WORD + b" PROTOCOL_VERSION=2.0 HOSTNAME=host TRANSFER_ID=stream SEND_SIZE=~ "
         b"RECV_SIZE=5242880 MODEL_NAME=m MODEL_SEED=42 MODEL_MODE=graphml MODEL_SIZE=10 NEW=1"
     )
     assert (command.send_bytes, command.receive_bytes) == (0, 5_242_880)
     assert (command.model_seed, command.model_bytes, command.model_path) == (42, 10, None)
-    assert parse_response(WORD + b" PROTOCOL_VERSION=1.1 HOSTNAME=s CODE=NONE") == "s"
+    assert parse_response(WORD + b" PROTOCOL_VERSION=2.1 HOSTNAME=s CODE=NONE") == "s"
 
 
 def test_markov_models_repeat_by_seed_and_end() -> None:
@@ -694,7 +811,8 @@ def test_reads_upstreams_lines(tmp_path: Path) -> None:
     failed = failed.replace("SUCCESS_OPEN,error=NONE", "ERROR,error=STATUS")
     log.write_text(UPSTREAM_LINE + failed + UPSTREAM_LINE[:400])
     first, second = read_transfers(log, "c1")
-    assert first == Transfer("c1", 4, 1706756645.0, 0.5, 0.25, 0.4, 100, True, None)
+    assert first == Transfer("c1", 4, 1706756645.0, 0.5, first.step_s, 100, True, None)
+    assert (first.first_byte_s, first.last_byte_s) == (0.25, 0.4)
     assert (second.stream_id, second.ok, second.error) == (5, False, "PROXY STATUS")
 
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+import tgentools_rules
 from test_tgen import END_LINE, STEPS
 
 from testbed.errors import TestbedError
@@ -115,8 +116,19 @@ def test_a_stream_that_succeeded(tmp_path: Path) -> None:
         stream_id=7,
         start_s=UNIX_S - 2.0,
         lasted_s=2.0,
-        first_byte_s=0.120010,
-        last_byte_s=1.9,
+        step_s={
+            "socket-create": 0.000012,
+            "socket-connect": 0.00021,
+            "proxy-init": 0.000283,
+            "proxy-choice": 0.000348,
+            "proxy-request": 0.000412,
+            "proxy-response": 0.06,
+            "command": 0.06005,
+            "response": 0.12,
+            "first-byte-recv": 0.12001,
+            "last-byte-recv": 1.9,
+            "checksum-recv": 1.99,
+        },
         bytes_received=5_000_000,
         ok=True,
         error=None,
@@ -127,6 +139,7 @@ def test_streams_that_failed(tmp_path: Path) -> None:
     refused, stalled = read_transfers(log(tmp_path, REFUSED, STALLED), "client1")
     assert (refused.ok, refused.error, refused.bytes_received) == (False, "PROXY STATUS", 0)
     assert (refused.first_byte_s, refused.last_byte_s) == (None, None)
+    assert [step for step, at_s in refused.step_s.items() if at_s is not None] == ["socket-create"]
     assert (stalled.ok, stalled.error, stalled.bytes_received) == (False, "STALLOUT", 1_250_000)
     assert (stalled.last_byte_s, stalled.lasted_s) == (9.0, 40.0)
 
@@ -142,6 +155,33 @@ def test_what_is_no_end_of_a_stream_of_the_clients_own_is_passed_over(tmp_path: 
     ]
     path = log(tmp_path, *others, SUCCESS, SUCCESS[:200])
     assert [transfer.stream_id for transfer in read_transfers(path, "client1")] == [7]
+
+
+FIRST_LINE = (
+    "Initializing TGen v1.1.2 running GLib v2.74.6 and IGraph v0.10.4 on host client1 with process"
+    " id 17"
+)
+
+
+def test_tgentools_reads_upstreams_log(tmp_path: Path) -> None:
+    """And so do we, with the same times."""
+    first = line("_tgenmain_run", FIRST_LINE)
+    path = log(tmp_path, first, heartbeat("bytes-read=9,bytes-written=4"), SUCCESS, REFUSED)
+    found = tgentools_rules.parsed(path)
+    assert (found.name, found.errors) == ("client1", ["PROXY-STATUS"])
+    assert found.heartbeats == [{"bytes-read": 9, "bytes-written": 4}]
+    step_s = read_transfers(path, "client1")[0].step_s
+    command_s, response_s = step_s["command"], step_s["response"]
+    assert command_s and response_s
+    assert found.round_trip_s == pytest.approx([0.05995])
+    assert response_s - command_s == pytest.approx(0.05995)
+    assert found.last_byte_s == pytest.approx([1.83995])
+
+
+def test_tgentools_refuses_a_log_of_another_version(tmp_path: Path) -> None:
+    path = log(tmp_path, line("_tgenmain_run", FIRST_LINE.replace("1.1.2", "1.0.0")), SUCCESS)
+    with pytest.raises(ValueError, match=r"mismatch: 1\.0\.0"):
+        tgentools_rules.parsed(path)
 
 
 def test_heartbeats_have_a_count_only_if_it_is_not_zero(tmp_path: Path) -> None:

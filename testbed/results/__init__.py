@@ -17,7 +17,7 @@ from testbed.results.manifest import MachineFacts
 from testbed.results.run import Run, read_run
 from testbed.results.show import print_summary
 from testbed.results.summary import Check, Summary
-from testbed.results.tables import throughput_mb_per_s
+from testbed.results.tables import stream_round_trip_ms, throughput_mb_per_s
 
 __all__ = [
     "PATCHES",
@@ -33,6 +33,7 @@ __all__ = [
     "read_run",
     "remove_left_overs",
     "staging",
+    "stream_round_trip_ms",
     "throughput_mb_per_s",
     "write_results",
 ]

@@ -20,7 +20,7 @@ from testbed.results.summary import (
     TrafficFigures,
     TransferCounts,
 )
-from testbed.results.tables import Recorded, Tables, throughput_mb_per_s
+from testbed.results.tables import Recorded, Tables, stream_round_trip_ms, throughput_mb_per_s
 from testbed.traffic.models import MODELS
 
 _SHARED_LINK = re.compile(r"(\d+) connections?, (\d+) circuits?\b")
@@ -58,6 +58,7 @@ def _traffic_figures(plan: Plan, tables: Tables, model: str) -> TrafficFigures:
         throughput_mb_per_s=_mean_and_deviation(whole.select(throughput_mb_per_s()).to_series()),
         time_to_first_byte_s=_tail(whole["time_to_first_byte_s"]),
         time_to_last_byte_s=_tail(whole["time_to_last_byte_s"]),
+        stream_round_trip_ms=_distribution(whole.select(stream_round_trip_ms()).to_series()),
         circuit_round_trip_ms=_distribution(round_trips["round_trip_ms"]),
         streaming=_streaming(tables, clients, MODELS[model].rate_byte_per_s),
     )

@@ -50,12 +50,15 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _traffic_lines(figures: TrafficFigures) -> Iterator[tuple[str, str]]:
-    throughput, round_trip = figures.throughput_mb_per_s, figures.circuit_round_trip_ms
+    throughput = figures.throughput_mb_per_s
+    stream_trip, circuit_trip = figures.stream_round_trip_ms, figures.circuit_round_trip_ms
     first, last = figures.time_to_first_byte_s, figures.time_to_last_byte_s
     yield "throughput", _with_deviation(throughput.mean, throughput.sd, "MB/s", 2)
     yield "time to first byte", _with_tail(first.mean, first.p95)
     yield "time to last byte", _with_tail(last.mean, last.p95)
-    yield "circuit round trip", _with_deviation(round_trip.mean, round_trip.sd, "ms", 0)
+    if stream_trip:
+        yield "stream round trip", _with_deviation(stream_trip.mean, stream_trip.sd, "ms", 0)
+    yield "circuit round trip", _with_deviation(circuit_trip.mean, circuit_trip.sd, "ms", 0)
     transfers = figures.transfers
     yield "transfers", f"{transfers.completed} completed, {transfers.failed} failed"
     if (streaming := figures.streaming) and streaming.judged_s:

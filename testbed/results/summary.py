@@ -85,6 +85,7 @@ class TrafficFigures(_Part):
 
     Attributes:
         clients: which these are.
+        stream_round_trip_ms: None of runs that did not record it.
         streaming: of a paced model; None of the others.
     """
 
@@ -94,6 +95,7 @@ class TrafficFigures(_Part):
     throughput_mb_per_s: MeanAndDeviation
     time_to_first_byte_s: Tail
     time_to_last_byte_s: Tail
+    stream_round_trip_ms: Distribution | None = None
     circuit_round_trip_ms: Distribution
     streaming: Streaming | None
 
@@ -147,6 +149,8 @@ class Summary(_Part):
         throughput_mb_per_s: of a transfer, its payload by its time to last byte; over the
             completed transfers.
         time_to_first_byte_s, time_to_last_byte_s: over the completed transfers.
+        stream_round_trip_ms: of the completed transfers, see `tables.stream_round_trip_ms`; None of
+            runs that did not record it.
         circuit_round_trip_ms: over the answered probes.
         circuit_build_time_ms: of the circuits that carried the traffic, all clients'.
         notes: sentences that may explain a result.
@@ -166,6 +170,7 @@ class Summary(_Part):
     throughput_mb_per_s: MeanAndDeviation
     time_to_first_byte_s: Tail
     time_to_last_byte_s: Tail
+    stream_round_trip_ms: Distribution | None = None
     circuit_round_trip_ms: Distribution
     circuit_build_time_ms: Distribution
     by_traffic: tuple[TrafficFigures, ...] = ()

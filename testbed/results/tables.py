@@ -4,7 +4,7 @@ What the columns mean is said where the rows are recorded; figures are made else
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import polars
 
 from testbed.errors import TestbedError
 from testbed.plan import Plan
-from testbed.traffic.tgen_log import Transfer, generator_log, read_heartbeats, read_transfers
+from testbed.traffic.tgen_log import STEPS, Transfer, generator_log, read_heartbeats, read_transfers
 
 Schema = Mapping[str, type[polars.DataType]]
 
@@ -36,13 +36,17 @@ _CONNECTIONS: Schema = {
     "unsent_bytes": _COUNT,
 }
 
+_STEP_COLUMNS = {
+    f"time_to_{step.removesuffix('-recv').replace('-', '_')}_s": step for step in STEPS
+}
+"""TGen's step by column of `transfers`: from `time_to_socket_create_s` to `time_to_checksum_s`."""
+
 SCHEMAS: Mapping[str, Schema] = {
     "transfers": {
         "client": _TEXT,
         "stream_id": _COUNT,
         "start_s": _NUMBER,
-        "time_to_first_byte_s": _NUMBER,
-        "time_to_last_byte_s": _NUMBER,
+        **dict.fromkeys(_STEP_COLUMNS, _NUMBER),
         "received_bytes": _COUNT,
         "ok": _FLAG,
         "error": _TEXT,
@@ -96,13 +100,18 @@ SCHEMAS: Mapping[str, Schema] = {
 }
 """Columns by table; all times are Unix times of the machine's clock.
 
-`transfers` has TGen's streams, one a row; `measured` are those that began before measuring ended.
+`transfers` has TGen's streams, one a row, with the times of their steps, null if a step was not
+reached; `measured` are those that began before measuring ended.
 `delivered` has what a client's generator moved since its heartbeat before, a second earlier. The
 others' columns are those of `CircuitChange`, `RoundTrip`, `SocketSample` (`sockets` and
 `competing`), `QueueSample` and `record_links`.
 """
 
-YOUNGER_COLUMNS = {"links": ("overflowed_packets",)}
+_OLDER_STEPS = ("time_to_first_byte_s", "time_to_last_byte_s")
+YOUNGER_COLUMNS: Mapping[str, Sequence[str]] = {
+    "links": ("overflowed_packets",),
+    "transfers": tuple(column for column in _STEP_COLUMNS if column not in _OLDER_STEPS),
+}
 """Columns that older runs lack, by table: they are read as nulls."""
 
 _FROM_LOGS = ("transfers", "delivered")
@@ -183,6 +192,16 @@ def throughput_mb_per_s() -> polars.Expr:
     return polars.when(time_s > 0).then(rate).alias("throughput_mb_per_s")
 
 
+def stream_round_trip_ms() -> polars.Expr:
+    """How long a transfer's request and the server's answer took through the stream.
+
+    From the command sent to the response read: tgentools' `round_trip_time`, as tornettools plots
+    it. Null where a step was not reached, and of older runs, which lack the steps.
+    """
+    between_s = polars.col("time_to_response_s") - polars.col("time_to_command_s")
+    return (between_s * 1000).alias("stream_round_trip_ms")
+
+
 def _measuring_start_s(path: Path) -> float:
     for row in _rows(path, _PROGRESS):
         if row["step"] == "measuring":
@@ -223,8 +242,7 @@ def _transfer_row(transfer: Transfer, measured: bool) -> dict[str, Any]:
         "client": transfer.client,
         "stream_id": transfer.stream_id,
         "start_s": transfer.start_s,
-        "time_to_first_byte_s": transfer.first_byte_s,
-        "time_to_last_byte_s": transfer.last_byte_s,
+        **{column: transfer.step_s[step] for column, step in _STEP_COLUMNS.items()},
         "received_bytes": transfer.bytes_received,
         "ok": transfer.ok,
         "error": transfer.error,

@@ -5,7 +5,7 @@ Writing them belongs to `tgen`; what the records mean for an experiment to the a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,23 +15,36 @@ _ENDS = ("[stream-success]", "[stream-error]")
 _HEARTBEAT = "[driver-heartbeat]"
 _PARTS = ("transport", "stream", "bytes", "times")
 
+STEPS = (
+    *("socket-create", "socket-connect"),
+    *("proxy-init", "proxy-choice", "proxy-request", "proxy-response"),
+    *("command", "response"),
+    *("first-byte-recv", "last-byte-recv", "checksum-recv"),
+)
+"""What a client's stream goes through as it receives, by TGen's names, in that order.
+
+The socket is made and connected; greeting and request have been sent to the proxy, and its choice
+of a method and its answer (with Tor: that a CONNECTED cell has come) have been read; the command
+has been sent, the server's response read, then the payload and its checksum.
+"""
+
 
 @dataclass(frozen=True)
 class Transfer:
     """One stream of a client, complete or failed.
 
-    Times to the first and the last byte are TGen's `usecs-to-first-byte-recv` and
-    `usecs-to-last-byte-recv`. Both count from `created-ts`, the moment before the client made
-    the socket: so they contain the connection to the proxy, its handshake (with Tor: the BEGIN
-    cell's way to the exit and back), the request and the payload, not the checksum after it.
+    The times of its steps are TGen's `usecs-to-…`. All count from `created-ts`, the moment before
+    the client made the socket: so those to the first and the last byte contain the connection to
+    the proxy, its handshake (with Tor: the BEGIN cell's way to the exit and back), the request and
+    the payload, not the checksum after it.
 
     Attributes:
         client: whose log it is from.
         stream_id: unique among the client's streams.
         start_s: `created-ts` on the Unix clock, that is the line's time less the time since.
         lasted_s: from then to the line, checksum included.
-        first_byte_s: None if no payload came.
-        last_byte_s: None if no payload came; of a failed stream, the last that did.
+        step_s: when each of `STEPS` was reached, None if it wasn't; of a failed stream, the last
+            byte is the last one that came.
         bytes_received: payload.
         ok: whether all of it came and the checksum was right.
         error: None, or TGen's name of the error; of the proxy's, with the transport's after it.
@@ -41,11 +54,20 @@ class Transfer:
     stream_id: int
     start_s: float
     lasted_s: float
-    first_byte_s: float | None
-    last_byte_s: float | None
+    step_s: Mapping[str, float | None]
     bytes_received: int
     ok: bool
     error: str | None
+
+    @property
+    def first_byte_s(self) -> float | None:
+        """To the first byte of payload; None if none came."""
+        return self.step_s["first-byte-recv"]
+
+    @property
+    def last_byte_s(self) -> float | None:
+        """To the last byte of payload that came; None if none did."""
+        return self.step_s["last-byte-recv"]
 
 
 @dataclass(frozen=True)
@@ -148,8 +170,7 @@ def _transfer(client: str, words: list[str]) -> Transfer | None:
         stream_id=int(parts["stream"]["id"]),
         start_s=float(words[2]) - since_start_s,
         lasted_s=since_start_s,
-        first_byte_s=_elapsed_s(times["usecs-to-first-byte-recv"]),
-        last_byte_s=_elapsed_s(times["usecs-to-last-byte-recv"]),
+        step_s={step: _elapsed_s(times[f"usecs-to-{step}"]) for step in STEPS},
         bytes_received=int(parts["bytes"]["payload-bytes-recv"]),
         ok=ok,
         error=None if ok else _error(parts["stream"]["error"], parts["transport"]["error"]),

@@ -18,8 +18,9 @@ from testbed.traffic.tgen.driver import Driver
 from testbed.traffic.tgen.log import Log
 from testbed.traffic.tgen.loop import Loop
 
-# The version of upstream whose configuration, log lines and protocol this program speaks.
-_TGEN_VERSION = "1.0.0"
+# The version of upstream whose configuration, log lines and protocol this program speaks; tgentools
+# reads the logs of its own version only.
+_TGEN_VERSION = "1.1.2"
 
 
 def main(arguments: list[str]) -> int:

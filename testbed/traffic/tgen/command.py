@@ -1,6 +1,6 @@
 """TGen's handshake: the command line of the client and the response line of the server.
 
-Its grammar is upstream's protocol 1.0; the payload that follows lives in `stream`.
+Its grammar is that of TGen's protocol 2.0 (TGen 1.1.2); the payload that follows lives in `stream`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from testbed.traffic.tgen.markov import INTERNAL_PACKET_MODEL, MarkovModel, inte
 # Each side says this word first, so that both know whom they talk to: part of the protocol, no
 # secret.
 WORD = b"T8nNx9L95LATtckJkR5n"
-_MAJOR_VERSION = "1"
-_VERSION = "1.0"
+_MAJOR_VERSION = "2"
+_VERSION = "2.0"
 _LARGEST_MODEL_BYTES = 10 * 1024 * 1024
 
 

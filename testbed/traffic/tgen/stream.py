@@ -1,4 +1,4 @@
-"""One stream between two generators: TGen's protocol from the first line to the checksum.
+"""One stream between two generators: TGen's protocol from the first line to the footer.
 
 Which streams there are, and when, lives in `driver`; the socket and the proxy in `transport`.
 """
@@ -37,7 +37,8 @@ from testbed.traffic.tgen.transport import HandshakeError, Transport
 # once for so many bytes.
 _WAKE_BYTES = 64 * 1024
 _LONGEST_LINE_BYTES = 64 * 1024
-_LINE_STATES = ("RECV_AUTHENTICATE", "RECV_HEADER", "RECV_CHECKSUM")
+_LINE_STATES = ("RECV_AUTHENTICATE", "RECV_HEADER", "RECV_CHECKSUM", "RECV_FOOTER")
+_FOOTER = b"FIN\n"
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,9 @@ class Surroundings:
 class Stream:
     """A stream, at either end: the client's has a packet model, the server's waits for one.
 
-    As upstream, but for two things: a response, the payload and its checksum leave in one system
-    call where they can, and time-outs are noticed when they are due, not at the next heartbeat.
+    As upstream, but that time-outs are noticed when they are due, not at the next heartbeat.
+    Response, payload, checksum and footer are a write each, as there: by Nagle's algorithm, and as
+    a Tor relays what it has read, that decides when they arrive.
 
     Args:
         number: unique in this process.
@@ -145,7 +147,8 @@ class Stream:
         payload_bytes = self._received.payload + self._sent.payload
         if events & (READ | BROKEN):
             self._on_readable()
-        if (events & WRITE or self._head) and self._error == "NONE" and self._wants_to_send():
+        due = events & WRITE or self._head or self._sent.state == "SEND_FOOTER"
+        if due and self._error == "NONE" and self._wants_to_send():
             self._on_writable()
         if self._is_done():
             self._finish(self._error)
@@ -178,7 +181,15 @@ class Stream:
         self._run(WRITE)
 
     def _wants_to_send(self) -> bool:
+        if self._sent.state == "SEND_FOOTER":
+            return self._may_send_footer()
         return self._sent.state not in ("SEND_NONE", "SEND_SUCCESS", "SEND_ERROR")
+
+    def _may_send_footer(self) -> bool:
+        # It tells the other end that all of its payload has come. Of a size that nobody knows the
+        # other end waits for our footer before it closes, and there is nothing to wait for here.
+        unknown = self._received.requested is None
+        return unknown or self._received.state in ("RECV_FOOTER", "RECV_SUCCESS")
 
     def _deferred_until_us(self) -> int:
         if self._head or self._pacing is None or self._pacing.finished:
@@ -205,7 +216,7 @@ class Stream:
         if error == "NONE":
             self._log_end("[stream-success]")
         else:
-            if error in ("READ", "READEOF", "MISC", "CHECKSUM", "AUTH"):
+            if error in ("READ", "READEOF", "MISC", "CHECKSUM", "FOOTER", "AUTH"):
                 self._received.state = "RECV_ERROR"
             elif error in ("WRITE", "WRITEEOF", "MODEL"):
                 self._sent.state = "SEND_ERROR"
@@ -362,9 +373,15 @@ class Stream:
             self._times.checksum_received = self._around.loop.now_us
             parts = line.split()
             if len(parts) == 2 and parts[1].decode("latin-1") == self._digest.hexdigest():
-                self._received.state = "RECV_SUCCESS"
+                self._received.state = "RECV_FOOTER"
             else:
                 self._error = "CHECKSUM"
+            return
+        if self._received.state == "RECV_FOOTER":
+            if line.upper().startswith(b"FIN"):
+                self._received.state = "RECV_SUCCESS"
+            else:
+                self._error = "FOOTER"
             return
         try:
             if self._is_client:
@@ -422,7 +439,7 @@ class Stream:
 
     def _begin_receiving(self) -> None:
         nothing = self._received.requested == 0
-        self._received.state = "RECV_SUCCESS" if nothing else "RECV_PAYLOAD"
+        self._received.state = "RECV_FOOTER" if nothing else "RECV_PAYLOAD"
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -436,21 +453,34 @@ class Stream:
     def _on_writable(self) -> None:
         assert self._pacing is not None or self._head
         try:
-            payload_bytes = self._due_bytes()
-            buffers = self._gather(payload_bytes)
-            if buffers:
-                # One buffer is the common case, and the cheaper call.
-                sock = self._transport.sock
-                count = sock.send(buffers[0]) if len(buffers) == 1 else sock.sendmsg(buffers)
-                self._on_sent(count, payload_bytes)
+            more = True
+            while more:
+                self._advance_sending()
+                more = self._send_next()
+            self._advance_sending()
         except BlockingIOError:
             return
         except PacingError:
             self._error = "MODEL"
         except OSError:
             self._error = "WRITE"
-        if self._error == "NONE":
-            self._advance_sending()
+
+    def _send_next(self) -> bool:
+        """Write what is next, if anything is due; whether more should follow at once."""
+        payload_bytes = 0 if self._head else self._due_bytes()
+        if self._head:
+            buffer: bytes | memoryview = self._head
+        elif payload_bytes:
+            buffer = SEND_BUFFER[:payload_bytes]
+        elif self._sent.state == "SEND_CHECKSUM":
+            buffer = self._tail
+        else:
+            return False
+        count = self._transport.sock.send(buffer)
+        self._on_sent(count, payload_bytes)
+        # Between two buffers of payload other streams have their turn.
+        ended = not payload_bytes or (self._pacing is not None and self._pacing.finished)
+        return ended and count == len(buffer)
 
     def _due_bytes(self) -> int:
         if self._pacing is None or self._error != "NONE":
@@ -458,30 +488,19 @@ class Stream:
         now_us = self._around.loop.now_us if self._pacing.needs_clock else 0
         return min(self._pacing.due_bytes(now_us), len(SEND_BUFFER))
 
-    def _gather(self, payload_bytes: int) -> list[bytes | memoryview]:
-        buffers: list[bytes | memoryview] = []
-        if self._head:
-            buffers.append(self._head)
-        if payload_bytes:
-            buffers.append(SEND_BUFFER[:payload_bytes])
-        requested = self._sent.requested
-        if self._tail and requested and self._sent.payload + payload_bytes == requested:
-            buffers.append(self._tail)
-        return buffers
-
     def _on_sent(self, count: int, payload_bytes: int) -> None:
         self._sent.total += count
         self._around.on_bytes(0, count)
         self._progress_us = coarse_us()
-        head_bytes = min(count, len(self._head))
-        self._head = self._head[head_bytes:]
-        payload_bytes = min(count - head_bytes, payload_bytes)
-        self._tail = self._tail[count - head_bytes - payload_bytes :]
-        if payload_bytes and self._pacing is not None:
+        if self._head:
+            self._head = self._head[count:]
+        elif not payload_bytes:
+            self._tail = self._tail[count:]
+        elif self._pacing is not None:
             if not self._sent.payload:
                 self._times.first_byte_sent = self._around.loop.now_us
-            self._sent.payload += payload_bytes
-            self._pacing.sent(payload_bytes)
+            self._sent.payload += count
+            self._pacing.sent(count)
             if self._pacing.finished or self._pacing.needs_clock or not self._batches:
                 self._times.last_byte_sent = self._around.loop.now_us
 
@@ -500,4 +519,11 @@ class Stream:
         if self._sent.state == "SEND_CHECKSUM" and not self._tail:
             if self._sent.requested:
                 self._times.checksum_sent = self._around.loop.now_us
+            # As with the checksum, only an end that was told a size says that this was all.
+            known = self._sent.requested is not None
+            self._sent.state = "SEND_FOOTER" if known else "SEND_SUCCESS"
+        if self._sent.state == "SEND_FOOTER" and self._may_send_footer():
+            self._head = _FOOTER
+            self._sent.state = "SEND_FLUSH"
+        elif self._sent.state == "SEND_FLUSH":
             self._sent.state = "SEND_SUCCESS"

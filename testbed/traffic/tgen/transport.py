@@ -233,8 +233,8 @@ class Transport:
             raise self._failed("STATUS")
         if answer[3] not in (_IPV4, _NAME, _IPV6):
             raise self._failed("ADDR")
-        # Upstream takes any bound address but zero for a request to connect elsewhere and fails;
-        # by RFC 1928 it only says where the proxy's own end is.
+        # The bound address only says where the proxy's own end is (RFC 1928): it is passed over, as
+        # by upstream since 1.1.2.
         self.times.proxy_response = loop.now_us
         self.state = "SUCCESS_OPEN"
         return READ | WRITE
