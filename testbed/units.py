@@ -6,10 +6,12 @@ No defaults and no keys live here: who reads a file says which key the quantity 
 import re
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cache
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import pint
 from pydantic import BeforeValidator
+
+if TYPE_CHECKING:
+    from pint import UnitRegistry
 
 # A registry of our own instead of pint's default one: there "5 m" is a length, "b" is a barn and
 # a hertz is as good a rate as a bit a second. Decimal keeps "12.5 ms" exactly 12.5.
@@ -64,8 +66,12 @@ _SMALLEST_LOSS = Decimal(2) ** -32
 
 
 @cache
-def _registry() -> pint.UnitRegistry[Decimal]:
-    registry: pint.UnitRegistry[Decimal] = pint.UnitRegistry(None, non_int_type=Decimal)
+def _registry() -> "UnitRegistry[Decimal]":
+    # Imported with the first quantity: the machine imports this module and reads none, and with
+    # numpy pint is a third of the time that all its imports take.
+    from pint import UnitRegistry
+
+    registry: UnitRegistry[Decimal] = UnitRegistry(None, non_int_type=Decimal)
     for definition in _DEFINITIONS:
         registry.define(definition)
     return registry
@@ -150,15 +156,17 @@ def _within_bounds(value: object, kind: _Kind, hint: str = "") -> Decimal:
 
 
 def _number_in_unit(value: object, kind: _Kind) -> Decimal:
+    from pint.errors import DimensionalityError, PintError
+
     number, unit_text = _parts(value, kind)
     try:
         unit = _registry().parse_units(unit_text)
-    except (pint.errors.PintError, AttributeError) as error:
+    except (PintError, AttributeError) as error:
         right = f'write for example "{kind.example}"'
         raise ValueError(f'has an unknown unit "{unit_text}": {right}') from error
     try:
         return Decimal(_registry().Quantity(number, unit).to(kind.unit).magnitude)
-    except pint.DimensionalityError as error:
+    except DimensionalityError as error:
         is_kind = _KINDS.get(
             str(unit.dimensionality).replace("dimensionless", ""), "something else"
         )
