@@ -22,7 +22,7 @@ from testbed import guest, runner
 from testbed.plan import make_plan
 from testbed.results import Run, read_run
 from testbed.results.tables import SCHEMAS
-from testbed.setup import builds, cache, environment
+from testbed.setup import builds, cache, environment, processor
 from testbed.toml_file import PROJECT
 from testbed.tor.bootstrap import NETWORK
 
@@ -193,6 +193,25 @@ def test_entropy_of_the_host_shows(
     runner.carry_out(plan, tmp_path / "run", Console(stderr=True), lambda _step: None)
     with pytest.raises(AssertionError):
         assert_equal(first, read_run(tmp_path / "run"))
+
+
+def test_another_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without some of this one's features libraries take other code, and meet other page faults.
+
+    Were the guest's libraries not told what to use, it would fail: also for what they are told.
+    """
+    of_others = (*processor.NOT_USED, "ERMS", "FSRM", "RTM", "XSAVE", "XSAVEC")
+    nothing = tuple("X" * len(name) for name in of_others)
+    plan = make_plan("One", "pctls", seed=2, duration="4 s")
+    runs = []
+    for number, lacking in enumerate((of_others, nothing)):
+        tunables = processor.VARIABLES["GLIBC_TUNABLES"] + "".join(f",-{name}" for name in lacking)
+        variables = {**processor.VARIABLES, "GLIBC_TUNABLES": tunables}
+        monkeypatch.setattr(processor, "VARIABLES", variables)
+        out = tmp_path / str(number)
+        runner.carry_out(plan, out, Console(stderr=True), lambda _step: None)
+        runs.append(read_run(out))
+    assert_equal(*runs)
 
 
 def test_a_damaged_network_is_made_again(there: Place, first: Run, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from testbed.setup import (
     kernel,
     packages,
     privileges,
+    processor,
     ready,
     steps,
     tor,
@@ -103,6 +104,16 @@ def test_other_systems_are_told_where_it_works(
         packages.check_system()
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(TestbedError, match="aarch64, not x86_64"):
+        packages.check_system()
+
+
+def test_an_old_processor_is_told_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tmp_path / "cpuinfo"
+    told.write_text("model name\t: one of 2009\nflags\t\t: fpu sse2 ssse3 sse4_1 sse4_2 popcnt\n")
+    monkeypatch.setattr(processor, "CPUINFO", told)
+    with pytest.raises(TestbedError, match=r"lacks aes, pclmulqdq \(.*cpuinfo, flags\)"):
         packages.check_system()
 
 

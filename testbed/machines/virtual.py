@@ -30,7 +30,7 @@ from testbed.machines.watching import (
     told_error,
     write_command,
 )
-from testbed.setup import cache
+from testbed.setup import cache, processor
 from testbed.setup.environment import SYSTEM_PYTHON
 from testbed.setup.steps import dying_with_us
 
@@ -100,7 +100,7 @@ def run_in_machine(
         staging: a directory of this run alone, which the guest sees as `RUN`; the console goes to
             `logs/kernel.log` in it.
         memory_mb: the guest's.
-        environment: all the command's variables, beside PATH, HOME, LC_ALL and TZ.
+        environment: all the command's variables, beside PATH, HOME, LC_ALL, TZ and the processor's.
         on_step: called with each new step.
         mounts: the host's folders that the guest sees elsewhere, too, and can't write to, by their
             paths in the guest: what lies at the same place in every run can't change its result.
@@ -115,8 +115,9 @@ def run_in_machine(
         InputError: the path of the staging directory can't be passed to the kernel.
     """
     check_path(staging)
+    processor.check_processor()
     memory_folder = _memory_folder(memory_mb)
-    write_command(staging, command, environment)
+    write_command(staging, command, {**processor.VARIABLES, **environment})
     _write_first_steps(staging, mounts)
     console = staging / "logs" / "kernel.log"
     console.parent.mkdir(exist_ok=True)

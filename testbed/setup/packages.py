@@ -10,6 +10,7 @@ import subprocess
 
 from testbed.errors import TestbedError
 from testbed.setup import cache, steps
+from testbed.setup.processor import check_processor
 
 # Each with the reason that it is here.
 PACKAGES = {
@@ -49,6 +50,7 @@ def check_system() -> None:
     for program in ("apt-get", "dpkg-query"):
         if shutil.which(program) is None:
             raise TestbedError(f"{program} is missing, so this is not a Debian: {ELSEWHERE}")
+    check_processor()
 
 
 def missing_packages() -> list[str]:
