@@ -219,8 +219,10 @@ def test_patch_that_does_not_fit_is_named(tmp_path: Path) -> None:
     (tree / "file.c").write_text("one\n")
     patch = tmp_path / "misfit.patch"
     patch.write_text("--- a/file.c\n+++ b/file.c\n@@ -1 +1 @@\n-two\n+three\n")
-    with pytest.raises(TestbedError, match=r"misfit\.patch does not fit"):
-        builds.apply_patch(patch, tree, tmp_path / "log")
+    with pytest.raises(
+        TestbedError, match=r"misfit\.patch does not fit toy 1\.0 in file\.c: the log"
+    ):
+        builds.apply_patch(patch, "toy 1.0", tree, tmp_path / "log")
 
 
 def test_failed_program_names_the_log_and_shows_its_tail(tmp_path: Path) -> None:
