@@ -343,6 +343,24 @@ def test_toy_tor_builds_plain_and_patched(
     ]
 
 
+def test_toy_tor_that_a_patch_does_not_fit(
+    tor_tree: Path, progress: Progress, tmp_path: Path
+) -> None:
+    """It is told in one line, and nothing half-done stays."""
+    (tor_tree / "configure").write_text(
+        "#!/bin/sh\nprintf '%%:\\n\\tmkdir -p $(@D) && touch $@\\n' > Makefile\n"
+    )
+    (tor_tree / "configure").chmod(0o755)
+    patch = tmp_path / "newer.patch"
+    patch.write_text("--- a/src/app/main.c\n+++ b/src/app/main.c\n@@ -1 +1 @@\n-newer\n+newest\n")
+    source = tor.TorSource(tor_tree)
+    with pytest.raises(TestbedError) as caught:
+        tor.tor_build(source, [patch], progress)
+    assert str(caught.value).startswith(f"{patch} does not fit {source.title} in src/app/main.c: ")
+    assert "\n" not in str(caught.value)
+    assert builds.first_finished(tor.tor_recipes(source, [patch])) is None
+
+
 def test_refused_options_are_named() -> None:
     fragment = "# why\nCONFIG_NET=y\nCONFIG_BLOCK=n\nCONFIG_SMP=n\nCONFIG_TURNS=10\nCONFIG_VETH=y\n"
     result = "CONFIG_NET=y\nCONFIG_SMP=y\nCONFIG_TURNS=20\n# CONFIG_VETH is not set\n"

@@ -18,7 +18,7 @@ from testbed.plan import make_plan
 from testbed.probes import in_effect
 from testbed.results import Run
 from testbed.runner import plan_need
-from testbed.setup import builds, tor
+from testbed.setup import tor
 from testbed.setup.steps import Progress
 from testbed.tor import network
 from testbed.tor.configuration import TEMPLATES, AuthorityIdentity, TorFiles, torrc
@@ -89,11 +89,11 @@ def test_a_plan_needs_its_release() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tor.TorSource:
-    """The release, there already when a run is timed."""
-    source = tor.TorSource(release=RELEASE)
-    tor.tor_build(source, plan_need(make_plan("One", "pctls-2021")).patches, Progress())
-    return source
+def built() -> None:
+    """Both builds of the release are there before a run has its time."""
+    for variant in ("vanilla-2021", "pctls-2021"):
+        need = plan_need(make_plan("One", variant))
+        tor.tor_build(need.source, need.patches, Progress())
 
 
 def checks(run: Run) -> dict[str, bool | None]:
@@ -102,24 +102,8 @@ def checks(run: Run) -> dict[str, bool | None]:
 
 @pytest.mark.experiment
 @pytest.mark.timeout(1200)
-def test_a_patch_that_does_not_fit_the_release(built: tor.TorSource, tmp_path: Path) -> None:
-    patch = tmp_path / "newer.patch"
-    patch.write_text(
-        "--- a/src/core/or/circuitbuild.h\n+++ b/src/core/or/circuitbuild.h\n@@ -35,3 +35,4 @@\n"
-        " void circuit_n_chan_done(channel_t *chan, int status);\n+int newer(void);\n"
-        " int newer_before(void);\n int newer_after(void);\n"
-    )
-    with pytest.raises(TestbedError) as caught:
-        tor.tor_build(built, [patch], Progress())
-    told = str(caught.value)
-    assert told.startswith(f"{patch} does not fit tor {RELEASE} in src/core/or/circuitbuild.h: ")
-    assert "\n" not in told
-    assert builds.first_finished(tor.tor_recipes(built, [patch])) is None
-
-
-@pytest.mark.experiment
-@pytest.mark.timeout(1200)
-def test_the_same_seed_gives_the_same_bytes(built: tor.TorSource, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("built")
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     """And every check holds, but the one that this Tor can't tell of."""
     first, again = (
         run_scenario(tmp_path / name, "One", "pctls-2021", 4, "--seed", "2") for name in "ab"
@@ -133,7 +117,8 @@ def test_the_same_seed_gives_the_same_bytes(built: tor.TorSource, tmp_path: Path
 
 @pytest.mark.experiment
 @pytest.mark.timeout(1200)
-def test_unpatched_it_keeps_one_connection(built: tor.TorSource, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("built")
+def test_unpatched_it_keeps_one_connection(tmp_path: Path) -> None:
     run = run_scenario(tmp_path, "One", "vanilla-2021", 4)
     assert run.summary.shared_link.connections == 1
     assert {name for name, ok in checks(run).items() if not ok} == {NOT_JUDGED}
