@@ -98,7 +98,10 @@ def bare_plan(plan: Plan) -> Plan:
             "links": tuple(_plain(link) for link in plan.links),
             "traffic_by_client": {},
             "competing": (),
-            "tor": plan.tor.model_copy(update={"variant": "", "source": None, "patches": ()}),
+            # Which Tor it is, its build says.
+            "tor": plan.tor.model_copy(
+                update={"variant": "", "source": None, "release": None, "patches": ()}
+            ),
             "tgen": None,
         }
     )

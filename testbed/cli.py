@@ -329,7 +329,7 @@ def _set_up(messages: Console) -> None:
     from testbed.variant import read_variant
 
     variants = [read_variant(name) for name in SETUP_VARIANTS]
-    ensure_ready(messages, [tor_need(one.source, one.patches) for one in variants])
+    ensure_ready(messages, [tor_need(one.source, one.release, one.patches) for one in variants])
 
 
 def _doctor(_given: argparse.Namespace, _messages: Console) -> int:

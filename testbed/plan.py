@@ -122,11 +122,17 @@ class Patch(PlanPart):
 
 
 class Tor(PlanPart):
-    """The variant: what is built, how it is configured, what must hold on the shared link."""
+    """The variant: what is built, how it is configured, what must hold on the shared link.
+
+    Attributes:
+        source, release: a tree of Tor's source, or a pinned release; the default one if both are
+            None.
+    """
 
     variant: str
     patches: tuple[Patch, ...]
     source: str | None
+    release: str | None = None
     torrc_all: TorrcLines
     torrc_relay: TorrcLines
     torrc_client: TorrcLines
@@ -468,6 +474,7 @@ def _tor(variant: Variant) -> Tor:
             for path in variant.patches
         ),
         source=str(variant.source) if variant.source else None,
+        release=variant.release,
         torrc_all=variant.torrc_all,
         torrc_relay=variant.torrc_relay,
         torrc_client=variant.torrc_client,

@@ -46,7 +46,8 @@ from testbed.setup.ready import Ready, TorNeed, ensure_ready, ensure_tors, tor_n
 
 def plan_need(plan: Plan) -> TorNeed:
     """The Tor that a plan runs."""
-    return tor_need(plan.tor.source, (patch.file() for patch in plan.tor.patches))
+    tor = plan.tor
+    return tor_need(tor.source, tor.release, (patch.file() for patch in tor.patches))
 
 
 def carry_out(

@@ -183,6 +183,7 @@ class VariantFile(BaseModel):
     title: Text
     description: str = ""
     extends: Text | None = None
+    tor: Text | None = None
     source: Text | None = None
     patches: tuple[Text, ...] = ()
     cc_alg: CcAlg | None = None
@@ -204,13 +205,19 @@ class VariantFile(BaseModel):
 
 
 class Variant(BaseModel):
-    """A variant with everything of the variants that it extends; paths are absolute."""
+    """A variant with everything of the variants that it extends; paths are absolute.
+
+    Attributes:
+        release, source: a pinned release of Tor, or a tree of its source; the default release if
+            both are None.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     name: str
     title: str
     description: str
+    release: str | None
     source: Path | None
     patches: tuple[Path, ...]
     torrc_all: TorrcLines
@@ -225,10 +232,11 @@ def read_variant(name: str) -> Variant:
     """The variant of that name in tor-configs/, or in the file at that path.
 
     Patches of the extended variant come first; its keys, torrc options, consensus parameters,
-    source and premise hold unless the extending variant sets them anew.
+    Tor and premise hold unless the extending variant sets them anew.
 
     Raises:
-        InputError: there is none, it can't mean what it says, or a patch or source is missing.
+        InputError: there is none, it can't mean what it says, a patch or source is missing, or its
+            release of Tor isn't pinned.
     """
     path = find_file("variant", name, TOR_CONFIGS)
     chain = _chain(path)
@@ -248,11 +256,13 @@ def read_variant(name: str) -> Variant:
     for key, value in choices.items():
         torrc["all"] |= CHOICES[key][value].torrc
         consensus_params |= CHOICES[key][value].consensus
+    release, source = _release_or_source(chain)
     variant = Variant(
         name=path.stem,
         title=newest.title,
         description=newest.description,
-        source=_source(chain),
+        release=release,
+        source=source,
         patches=tuple(patches),
         torrc_all=torrc["all"],
         torrc_relay=torrc["relay"],
@@ -367,12 +377,31 @@ def _check_conflux(path: Path, variant: Variant) -> None:
         )
 
 
-def _source(chain: Chain) -> Path | None:
-    """The source tree that the chain's last `source` names; relative to the file that says it."""
-    said = [(file, content.source) for file, content in chain if content.source]
-    if not said:
-        return None
-    file, source = said[-1]
+def _release_or_source(chain: Chain) -> tuple[str | None, Path | None]:
+    """The release or the source tree that the chain names last."""
+    for file, content in reversed(chain):
+        if content.tor and content.source:
+            raise InputError(
+                f"{label(file)}: tor and source both name a Tor: leave one of them out"
+            )
+        if content.tor:
+            return _release(file, content.tor), None
+        if content.source:
+            return None, _source(file, content.source)
+    return None, None
+
+
+def _release(file: Path, version: str) -> str:
+    from testbed.setup import sources  # runs have no part of the set-up
+
+    try:
+        return sources.release("tor", version).version
+    except InputError as error:
+        raise InputError(f'{label(file)}: tor = "{version}": {error}') from error
+
+
+def _source(file: Path, source: str) -> Path:
+    """The source tree that a file names, relative to itself."""
     path = (file.parent / Path(source).expanduser()).resolve()
     if not (path / "src" / "app" / "main").is_dir():
         raise InputError(

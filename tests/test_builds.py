@@ -219,8 +219,10 @@ def test_patch_that_does_not_fit_is_named(tmp_path: Path) -> None:
     (tree / "file.c").write_text("one\n")
     patch = tmp_path / "misfit.patch"
     patch.write_text("--- a/file.c\n+++ b/file.c\n@@ -1 +1 @@\n-two\n+three\n")
-    with pytest.raises(TestbedError, match=r"misfit\.patch does not fit"):
-        builds.apply_patch(patch, tree, tmp_path / "log")
+    with pytest.raises(
+        TestbedError, match=r"misfit\.patch does not fit toy 1\.0 in file\.c: the log"
+    ):
+        builds.apply_patch(patch, "toy 1.0", tree, tmp_path / "log")
 
 
 def test_failed_program_names_the_log_and_shows_its_tail(tmp_path: Path) -> None:
@@ -339,6 +341,24 @@ def test_toy_tor_builds_plain_and_patched(
         "tor",
         "tor-gencert",
     ]
+
+
+def test_toy_tor_that_a_patch_does_not_fit(
+    tor_tree: Path, progress: Progress, tmp_path: Path
+) -> None:
+    """It is told in one line, and nothing half-done stays."""
+    (tor_tree / "configure").write_text(
+        "#!/bin/sh\nprintf '%%:\\n\\tmkdir -p $(@D) && touch $@\\n' > Makefile\n"
+    )
+    (tor_tree / "configure").chmod(0o755)
+    patch = tmp_path / "newer.patch"
+    patch.write_text("--- a/src/app/main.c\n+++ b/src/app/main.c\n@@ -1 +1 @@\n-newer\n+newest\n")
+    source = tor.TorSource(tor_tree)
+    with pytest.raises(TestbedError) as caught:
+        tor.tor_build(source, [patch], progress)
+    assert str(caught.value).startswith(f"{patch} does not fit {source.title} in src/app/main.c: ")
+    assert "\n" not in str(caught.value)
+    assert builds.first_finished(tor.tor_recipes(source, [patch])) is None
 
 
 def test_refused_options_are_named() -> None:

@@ -159,6 +159,20 @@ def test_a_variant_with_a_tor_of_its_own_stands_with_the_others(tmp_path: Path) 
     ]
 
 
+def test_a_variant_that_names_a_release_stands_with_the_others(tmp_path: Path) -> None:
+    """Its plan says which Tor it is; how that was built is the testbed's."""
+    plan = Made().plan()["tor"] | {"release": "0.4.9.12"}
+    newer = {**TOR, **NEWER_TOR}
+    Made(made_by=MADE_BY).write(tmp_path)
+    for compiler in ("cc 12", "cc 14"):
+        made_by = {**MADE_BY, "tor": {**newer, "compiler": compiler}}
+        Made("newer", changed={"tor": plan}, made_by=made_by).write(tmp_path)
+    assert [seeds(part) for part in find_runs(tmp_path).parts] == [
+        [("vanilla", 1), ("newer", 1)],
+        [("newer", 1)],
+    ]
+
+
 def test_a_tree_that_was_changed_is_another_tor(tmp_path: Path) -> None:
     first, second = (own_tree(f"k{seed}", seed).write(tmp_path) for seed in (1, 2))
     found = find_runs(tmp_path)

@@ -260,6 +260,41 @@ def test_source_is_relative_to_the_file(tmp_path: Path) -> None:
     assert read(tmp_path, 'source = "tor"\n' + BASE).source == tmp_path / "tor"
 
 
+def test_names_a_release(tmp_path: Path) -> None:
+    variant = read(tmp_path, 'tor = "0.4.5.16"\n' + BASE)
+    assert (variant.release, variant.source) == ("0.4.5.16", None)
+
+
+def test_the_last_tor_that_is_named_holds(tmp_path: Path) -> None:
+    (tmp_path / "tor" / "src" / "app" / "main").mkdir(parents=True)
+    own = write(tmp_path, 'title = "x"\nextends = "vanilla-2021"\nsource = "tor"\n', "own")
+    variant = read_variant(own)
+    assert (variant.release, variant.source) == (None, tmp_path / "tor")
+    variant = read(tmp_path, f'title = "x"\nextends = "{own}"\ntor = "0.4.9.11"\n')
+    assert (variant.release, variant.source) == ("0.4.9.11", None)
+
+
+def test_refuses_two_tors(tmp_path: Path) -> None:
+    assert refused(tmp_path, 'tor = "0.4.5.16"\nsource = "tor"\n' + BASE).endswith(
+        "mine.toml: tor and source both name a Tor: leave one of them out"
+    )
+
+
+def test_refuses_a_release_that_is_not_pinned(tmp_path: Path) -> None:
+    told = refused(tmp_path, 'tor = "0.4.6.10"\n' + BASE)
+    assert 'mine.toml: tor = "0.4.6.10": tor 0.4.6.10 is not pinned: there are ' in told
+    assert "0.4.9.11, 0.4.5.16; another one is added to" in told
+    assert "pins.toml with its SHA-256" in told
+
+
+def test_the_variants_of_2021_have_no_other_setting() -> None:
+    for name, base in (("vanilla-2021", "vanilla"), ("pctls-2021", "pctls")):
+        apart = {"name", "title", "description", "release"}
+        old = read_variant(name)
+        assert old.model_dump(exclude=apart) == read_variant(base).model_dump(exclude=apart)
+        assert old.release == "0.4.5.16"
+
+
 def test_suggests_the_nearest_variant() -> None:
     with pytest.raises(InputError, match='there is no variant "pctsl": did you mean "pctls"'):
         read_variant("pctsl")

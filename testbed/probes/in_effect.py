@@ -12,9 +12,12 @@ from stem.response.events import CircuitBandwidthEvent, LogEvent
 from testbed.lab.network import Lab
 from testbed.plan import Plan
 from testbed.probes.premise import TELLING_S, Check, probe_all_circuits
-from testbed.tor.choices import has_fixed_window
+from testbed.tor.choices import CONGESTION_CONTROL_OPTION, has_fixed_window
 from testbed.tor.circuits import LEGS, Leg, linked_legs
 from testbed.tor.network import TorNetwork
+
+NOT_KNOWN = "not known to this Tor"
+"""Observed by a check of something that came with a later Tor."""
 
 _SCHEDULER_BY_MESSAGE = {
     "Setting KIST scheduler with kernel support": "KIST",
@@ -35,9 +38,13 @@ async def _check_congestion_control(lab: Lab, network: TorNetwork) -> Check:
     """Whether the clients' circuits have negotiated what the consensus asks for.
 
     A client tells of a circuit's congestion window (CIRC_BW in the control-spec) if and only if
-    it and the exit have agreed on congestion control for that circuit.
+    it and the exit have agreed on congestion control for that circuit. A Tor that knows no
+    congestion control would tell of none either way, so that nothing is judged by that.
     """
+    name = "clients whose circuit has congestion control"
     clients = set(lab.plan.paths)
+    if not network.knows(CONGESTION_CONTROL_OPTION):
+        return Check(name, f"0 of {len(clients)}", NOT_KNOWN, ok=None)
     with_window: set[str] = set()
 
     def on_bandwidth(client: str, event: CircuitBandwidthEvent) -> None:
@@ -52,7 +59,7 @@ async def _check_congestion_control(lab: Lab, network: TorNetwork) -> Check:
         network[client].controller.remove_event_listener(listener)
     expected = set() if has_fixed_window(lab.plan.tor.consensus_params) else clients
     return Check(
-        name="clients whose circuit has congestion control",
+        name=name,
         expected=f"{len(expected)} of {len(clients)}",
         observed=f"{len(with_window)} of {len(clients)}",
         ok=with_window == expected,

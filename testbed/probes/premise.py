@@ -27,12 +27,12 @@ TELLING_S = 2.5
 
 @dataclass(frozen=True)
 class Check:
-    """One line of `summary.json`'s `checks`."""
+    """One line of `summary.json`'s `checks`; `ok` is None where there was nothing to judge by."""
 
     name: str
     expected: str
     observed: str
-    ok: bool
+    ok: bool | None
 
 
 @dataclass(frozen=True)

@@ -45,21 +45,14 @@ def files_sha256() -> str:
 def makers(machine: str, manifest: Manifest) -> dict[str, str]:
     """What runs must share to be put together, whatever their variants: each thing in words.
 
-    Of Tor it is the build without patches, which are the plan's; and nothing if the source is a
-    tree of the variant's own. C library, OpenSSL and Python don't belong to it: with others a run
-    has other bytes, but no other distribution, as in virtual time computing takes no time.
+    Of Tor it is the build without what the plan says: patches, and the release if the variant names
+    one; and nothing if the source is a tree of the variant's own. C library, OpenSSL and Python
+    don't belong to it: with others a run has other bytes, but no other distribution, as in virtual
+    time computing takes no time.
     """
-    tor = manifest.get("tor") or {}
-    of_tor = {
-        "Tor": _said(tor.get("version")),
-        "Tor's source": ", ".join(_digits(file.get("sha256")) for file in tor.get("sources", ()))
-        or NOT_RECORDED,
-        "Tor's configuration": _configuration(tor),
-        "Tor's compiler": _said(tor.get("compiler")),
-    }
     return {
         "machine": machine,
-        **({} if _has_own_tree(manifest) else of_tor),
+        **_shared_of_tor(manifest),
         "kernel": _kernel(manifest),
         "the testbed's files": _digits((manifest.get("project") or {}).get(FILES)),
     }
@@ -116,8 +109,19 @@ def _of_build(what: str, build: Mapping[str, Any]) -> Iterator[tuple[str, Versio
             yield f"{what}: {kind}", _files(build.get(kind, [])) or "none"
 
 
-def _has_own_tree(manifest: Manifest) -> bool:
-    return bool((manifest["plan"].get("tor") or {}).get("source"))
+def _shared_of_tor(manifest: Manifest) -> dict[str, str]:
+    """What runs must share of Tor, as far as their plans don't say it."""
+    said, built = manifest["plan"].get("tor") or {}, manifest.get("tor") or {}
+    if said.get("source"):
+        return {}
+    how = {
+        "Tor's configuration": _configuration(built),
+        "Tor's compiler": _said(built.get("compiler")),
+    }
+    if said.get("release"):
+        return how
+    sources = ", ".join(_digits(file.get("sha256")) for file in built.get("sources", ()))
+    return {"Tor": _said(built.get("version")), "Tor's source": sources or NOT_RECORDED, **how}
 
 
 def _kernel(manifest: Manifest) -> str:

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -198,17 +199,22 @@ def unpack(tarball: SourceTarball, folder: Path, log: Path, *exclude: str) -> No
     )
 
 
-def apply_patch(patch: Path, folder: Path, log: Path) -> None:
-    """Apply a patch to a tree, without guessing.
+def apply_patch(patch: Path, title: str, folder: Path, log: Path) -> None:
+    """Apply a patch to a source's tree, without guessing.
+
+    Args:
+        title: the source as messages name it.
 
     Raises:
-        TestbedError: it does not fit; names the patch.
+        TestbedError: it does not fit; names the patch, the source, and the files that it meant.
     """
     arguments = ["patch", "--strip=1", "--batch", "--forward", "--input", str(patch.absolute())]
     try:
         run_logged(arguments, log, folder=folder)
     except TestbedError as error:
-        raise TestbedError(f"{patch} does not fit this source: {error}") from error
+        unlike = re.findall(r"saving rejects to file (\S+)\.rej", log.read_text(errors="replace"))
+        where = f" in {', '.join(unlike)}" if unlike else ""
+        raise TestbedError(f"{patch} does not fit {title}{where}: the log is {log}") from error
 
 
 def _folder(recipe: Recipe) -> Path:

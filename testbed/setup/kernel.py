@@ -52,13 +52,14 @@ def kernel_build(progress: Progress) -> Build:
     recipes = kernel_recipes()
     if (known := builds.first_finished(recipes)) is not None:
         return known
-    tarball = sources.source_tarball(chosen_release(), progress)
+    release = chosen_release()
+    tarball = sources.source_tarball(release, progress)
 
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
         builds.unpack(tarball, tree, log, *LEFT_OUT)
         for patch in kernel_patches():
-            builds.apply_patch(patch, tree, log)
+            builds.apply_patch(patch, release.title, tree, log)
         _configure(tree, log)
         cores = len(os.sched_getaffinity(0))
         run_logged(["make", f"--jobs={cores}", "linux"], log, folder=tree, variables=STEADY)

@@ -24,10 +24,13 @@ class TorNeed:
     patches: tuple[Path, ...] = ()
 
 
-def tor_need(tree: str | Path | None, patches: Iterable[Path]) -> TorNeed:
-    """The Tor of a source tree of the user's own, or the pinned release, with some patches."""
-    source = tor.TorSource(Path(tree)) if tree else tor.PINNED
-    return TorNeed(source, tuple(patches))
+def tor_need(tree: str | Path | None, release: str | None, patches: Iterable[Path]) -> TorNeed:
+    """The Tor of a source tree of the user's own, or else of a pinned release, with some patches.
+
+    Args:
+        release: None for the default one.
+    """
+    return TorNeed(tor.TorSource(Path(tree) if tree else None, release), tuple(patches))
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) ->
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
         if patches:
-            _patched_copy(plain, patches, tree, log)
+            _patched_copy(plain, source.title, patches, tree, log)
         built = tree if patches else plain
         for program in PROGRAMS:
             shutil.copy2(built / program, folder)
@@ -141,11 +141,11 @@ def _plain_tree(source: TorSource, progress: Progress) -> Build:
     return builds.build(recipe, make, progress)
 
 
-def _patched_copy(plain: Path, patches: Sequence[Path], tree: Path, log: Path) -> None:
+def _patched_copy(plain: Path, title: str, patches: Sequence[Path], tree: Path, log: Path) -> None:
     # With their times, or make would compile everything anew.
     shutil.copytree(plain, tree, symlinks=True)
     for patch in patches:
-        builds.apply_patch(patch, tree, log)
+        builds.apply_patch(patch, title, tree, log)
     _compile(tree, log)
 
 

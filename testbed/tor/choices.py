@@ -59,6 +59,10 @@ CHOICES: Mapping[str, Settings] = {
 """The settings by the variant's key, then by its value."""
 
 
+CONGESTION_CONTROL_OPTION = "__AlwaysCongestionControl"
+"""An option that a Tor knows if and only if it has congestion control of circuits (0.4.7)."""
+
+
 def torrc_options(key: str) -> set[str]:
     """The torrc options that a key sets, whatever its value."""
     return {option for setting in CHOICES[key].values() for option in setting.torrc}
@@ -70,5 +74,13 @@ def consensus_parameters(key: str) -> set[str]:
 
 
 def has_fixed_window(consensus_params: Mapping[str, int]) -> bool:
-    """Whether circuits have the fixed window; without `cc_alg` they have Vegas, Tor's default."""
+    """Whether circuits have the fixed window; without `cc_alg` they have Vegas, Tor's default.
+
+    A Tor without congestion control (before 0.4.7) has the fixed window in any case.
+    """
     return CC_ALGS["sendme"].consensus.items() <= consensus_params.items()
+
+
+def asks_for_congestion_control(consensus_params: Mapping[str, int]) -> bool:
+    """Whether the consensus asks for something else than the fixed window, in so many words."""
+    return "cc_alg" in consensus_params and not has_fixed_window(consensus_params)

@@ -4,7 +4,7 @@ No value here is a variant's: those come with the plan and stand at the end of t
 """
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -65,16 +65,29 @@ class TorFiles:
         return self.directory / "socks"
 
 
-def torrc(plan: Plan, node: Node, files: TorFiles, identity: AuthorityIdentity) -> str:
+def torrc(
+    plan: Plan,
+    node: Node,
+    files: TorFiles,
+    identity: AuthorityIdentity,
+    options: Container[str] | None = None,
+) -> str:
     """The configuration of one Tor.
 
     The variant's lines come last; among several lines of one option Tor takes the last.
+
+    Args:
+        options: those that this Tor knows, in lower case. A line of the testbed's own with another
+            one stays as a comment; one of the variant's stays as it is, for Tor to refuse. None if
+            it knows all.
     """
     values = _values(plan, node, files, identity)
     templates = ["all", _TEMPLATE_BY_ROLE[node.role]]
     if plan.tor.conflux and node.role == "client":
         templates.append("conflux")
     parts = [_filled(name, values) for name in templates]
+    if options is not None:
+        parts = [_with_known_lines(part, options) for part in parts]
     return "\n".join([*parts, "# The variant's own.", *_variant_lines(plan, node), ""])
 
 
@@ -136,6 +149,15 @@ def _addresses(plan: Plan, role: str) -> str:
 
 def _filled(name: str, values: dict[str, object]) -> str:
     return Template((TEMPLATES / f"{name}.torrc").read_text()).substitute(values)
+
+
+def _with_known_lines(part: str, options: Container[str]) -> str:
+    def known_line(line: str) -> str:
+        option = line.partition(" ")[0].lower()
+        is_known = not option or option.startswith("#") or option in options
+        return line if is_known else f"# not known to this Tor: {line}"
+
+    return "\n".join(map(known_line, part.splitlines()))
 
 
 def _variant_lines(plan: Plan, node: Node) -> list[str]:

@@ -9,7 +9,7 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from testbed.errors import TestbedError
 from testbed.lab.network import Lab
 from testbed.plan import Node, Plan
 from testbed.topology import RELAY_ROLES
+from testbed.tor.choices import CONGESTION_CONTROL_OPTION, asks_for_congestion_control
 from testbed.tor.configuration import (
     AUTHORITY_DIR_PORT,
     AUTHORITY_OR_PORT,
@@ -74,14 +75,28 @@ class RunningTor:
 
 
 class TorNetwork:
-    """The authority, relays and clients of a run, with their relays' fingerprints."""
+    """The authority, relays and clients of a run, with their relays' fingerprints.
 
-    def __init__(self, tors: dict[str, RunningTor], fingerprints: dict[str, str]) -> None:
+    Attributes:
+        options: the torrc options that these Tors know, in lower case.
+    """
+
+    def __init__(
+        self,
+        tors: dict[str, RunningTor],
+        fingerprints: dict[str, str],
+        options: Collection[str] = (),
+    ) -> None:
         self.tors = tors
         self.fingerprints = fingerprints
+        self.options = options
 
     def __getitem__(self, name: str) -> RunningTor:
         return self.tors[name]
+
+    def knows(self, option: str) -> bool:
+        """Whether these Tors know a torrc option."""
+        return option.lower() in self.options
 
     def learn_fingerprints(self) -> None:
         """Ask each relay for its fingerprint."""
@@ -157,11 +172,12 @@ def _started_as_asked(
         each.directory.chmod(0o700)
     authority = lab.plan.nodes_with("authority")[0]
     identity = _authority_identity(authority, files[authority.name], binary)
-    network = TorNetwork({}, {})
+    network = TorNetwork({}, {}, _known_options(binary))
+    _refuse_unknown_congestion_control(lab.plan, network)
     with ExitStack() as stack:
 
         def start(node: Node) -> None:
-            tor = _started(lab, node, files[node.name], identity, binary)
+            tor = _started(lab, node, files[node.name], identity, binary, network.options)
             stack.callback(_end, tor)
             network.tors[node.name] = tor
 
@@ -235,10 +251,32 @@ def _authority_identity(node: Node, files: TorFiles, binary: Path) -> AuthorityI
     return AuthorityIdentity(v3_identity[1], fingerprint[0].replace(" ", ""))
 
 
+def _known_options(binary: Path) -> frozenset[str]:
+    """The torrc options that a Tor knows, as it lists them itself, in lower case."""
+    listing: list[str | Path] = [binary, "--list-torrc-options"]
+    listed = subprocess.run(listing, check=True, capture_output=True, text=True).stdout
+    return frozenset(listed.lower().split())
+
+
+def _refuse_unknown_congestion_control(plan: Plan, network: TorNetwork) -> None:
+    """The consensus asks for it and no torrc line, so that an older Tor would say nothing."""
+    asked = asks_for_congestion_control(plan.tor.consensus_params)
+    if asked and not network.knows(CONGESTION_CONTROL_OPTION):
+        raise TestbedError(
+            f"{plan.variant}: cc_alg asks for congestion control, which this Tor doesn't know: name"
+            ' 0.4.7 or newer, or write cc_alg = "sendme"'
+        )
+
+
 def _started(
-    lab: Lab, node: Node, files: TorFiles, identity: AuthorityIdentity, binary: Path
+    lab: Lab,
+    node: Node,
+    files: TorFiles,
+    identity: AuthorityIdentity,
+    binary: Path,
+    options: Collection[str],
 ) -> RunningTor:
-    files.torrc.write_text(torrc(lab.plan, node, files, identity))
+    files.torrc.write_text(torrc(lab.plan, node, files, identity, options))
     command: list[str | Path] = [
         *(binary, "--hush", "-f", files.torrc),
         *("--defaults-torrc", "/dev/null"),
