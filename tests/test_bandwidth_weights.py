@@ -51,8 +51,8 @@ def test_where_there_is_enough_all_positions_get_a_third(case: str) -> None:
         + weights["Wme"] * of.exit
         + weights["Wmd"] * of.both
     )
-    third = pytest.approx(SCALE * sum(of) / 3, rel=0.001)
-    assert (guards, middles, exits) == (third, third, third)
+    for position in (guards, middles, exits):
+        assert position == pytest.approx(SCALE * sum(of) / 3, rel=0.001)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,13 @@ class Network(NetworkPart):
                 raise ValueError(f"the node {node.name} names no site {node.site}")
         return self
 
+    def node(self, name: str) -> Node:
+        """The node of that name; KeyError if there is none."""
+        try:
+            return next(node for node in self.nodes if node.name == name)
+        except StopIteration:
+            raise KeyError(name) from None
+
     def of_kind(self, kind: Kind) -> list[Node]:
         """The nodes of a kind."""
         return [node for node in self.nodes if node.kind == kind]
