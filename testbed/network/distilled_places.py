@@ -221,7 +221,7 @@ def _least_stretch(pings: Mapping[Pair, _Pings], cities: Mapping[str, _City]) ->
         for (first, second), of in pings.items()
         if first != second
     ]
-    return float(np.quantile(stretches, LEAST_STRETCH_SHARE))
+    return float(np.quantile(stretches, LEAST_STRETCH_SHARE, method="lower"))
 
 
 def _round_trip_rows(
