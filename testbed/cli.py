@@ -359,7 +359,7 @@ def _list(_given: argparse.Namespace, _messages: Console) -> int:
     for model in MODELS.values():
         table.add_row("traffic", model.name, model.description)
     for name in distilled.names():
-        table.add_row("consensus", name, "the live network of that day, for salsa")
+        table.add_row("consensus", name, "the live network of that day")
     console.print(table)
     return VALID
 
