@@ -5,8 +5,10 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from testbed.network.model import Link, Network, Node, Shape, Site
+from testbed.network.model import Flag, Kind, Link, Network, Node, Shape, Site
 from testbed.network.routes import Routes
+from testbed.plan import make_plan
+from testbed.topology import ROLES
 
 
 def link(first: str, second: str, delay_ms: float, back_ms: float | None = None) -> Link:
@@ -97,6 +99,27 @@ def test_where_there_is_no_way_it_is_told() -> None:
     assert routes.unreachable() == ("a", "c")
     with pytest.raises(ValueError, match="no way from b to d"):
         routes.path("b", "d")
+
+
+def test_a_topologys_network_is_such_data_too() -> None:
+    """Its nodes forward as routers do: the ways are the circuits' paths."""
+    plan = make_plan("SharedDropping", "vanilla")
+    kinds: dict[str, Kind] = {"client": "client", "server": "server", "authority": "authority"}
+    flags: dict[str, tuple[Flag, ...]] = {"guard": ("guard",), "exit": ("exit",)}
+    nodes = tuple(
+        Node(name=node.name, kind=kinds.get(node.role, "relay"), flags=flags.get(node.role, ()))
+        for node in plan.nodes_with(*ROLES[:-1])
+    )
+    links = []
+    for one in plan.links:
+        shape = Shape.model_validate(one.model_dump())
+        links.append(Link(ends=one.ends, there=shape, back=shape))
+    routes = Routes(Network(nodes=nodes, links=tuple(links)))
+    for client, path in plan.paths.items():
+        assert routes.path(client, "server1") == [client, *path, "server1"]
+        assert routes.round_trip_ms(client, "server1") == 50
+        assert routes.loss(client, "server1") == pytest.approx(0.001)
+        assert routes.rate_bit_per_s("server1", client) == 300_000_000
 
 
 @pytest.mark.parametrize(

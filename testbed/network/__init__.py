@@ -1,1 +1,1 @@
-"""Networks as data: what is known of the live one, and what a seed draws from that. It starts nothing."""
+"""Networks as data: what is known of the live one, and what a seed draws. It starts nothing."""
