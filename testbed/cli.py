@@ -275,21 +275,25 @@ def _distil_places(given: argparse.Namespace, messages: Console) -> int:
 
 def _network(given: argparse.Namespace, messages: Console) -> int:
     from testbed.network import show
-    from testbed.network.drawn import draw_scenario
+    from testbed.network.drawn import read_source
     from testbed.network.summary import over_seeds, summary
 
+    if given.seeds and given.map:
+        raise InputError("--map draws the network of one --seed: leave --seeds out")
+    source = read_source(given.scenario)
     if given.seeds:
-        if given.map:
-            raise InputError("--map draws the network of one --seed: leave --seeds out")
-        drawn_each = (draw_scenario(given.scenario, seed) for seed in range(1, given.seeds + 1))
-        summaries = [summary(one) for one in drawn_each]
-        rows = over_seeds(summaries)
+        rows = over_seeds([summary(source.draw(seed)) for seed in range(1, given.seeds + 1)])
         if given.json:
             print(json.dumps([asdict(row) for row in rows], indent=1))
         else:
-            show.print_over_seeds(Console(), summaries[0].scenario, given.seeds, rows)
+            show.print_over_seeds(Console(), source.file.stem, given.seeds, rows)
         return VALID
-    drawn = draw_scenario(given.scenario, given.seed)
+    drawn = source.draw(given.seed)
+    if given.map:
+        from analysis.figures.network_map import network_map
+
+        network_map(drawn).save_as(given.map)
+        messages.print(f"map in {given.map}", markup=False, highlight=False, soft_wrap=True)
     if given.json:
         content = {
             "summary": summary(drawn).record(),
@@ -299,11 +303,6 @@ def _network(given: argparse.Namespace, messages: Console) -> int:
         print(json.dumps(content, indent=1))
     else:
         show.print_summary(Console(), summary(drawn))
-    if given.map:
-        from analysis.figures.network_map import network_map
-
-        network_map(drawn).save_as(given.map)
-        messages.print(f"map in {given.map}", markup=False, highlight=False, soft_wrap=True)
     return VALID
 
 

@@ -80,7 +80,10 @@ def _draw(
     for kind, looks in (
         ("relay", {"color": _RELAYS, "linewidths": 0, "alpha": 0.85}),
         ("client", {"facecolors": "none", "edgecolors": _CLIENTS, "linewidths": 1.0}),
-        ("server", {"color": _SERVERS, "linewidths": 0, "marker": "s"}),
+        (
+            "server",
+            {"facecolors": "none", "edgecolors": _SERVERS, "linewidths": 1.4, "marker": "s"},
+        ),
     ):
         shares = _shares(drawn, kind)
         size = _LARGEST_POINTS * scale / (4 if kind == "server" else 1)
@@ -151,7 +154,7 @@ def _explain(figure: Figure, drawn: Drawn) -> None:
         (f"{drawn.scenario}, seed {drawn.seed}", "black", "bold"),
         ("○ clients", _CLIENTS, "normal"),
         ("● relays, by weight", _RELAYS, "normal"),
-        ("■ servers", _SERVERS, "normal"),
+        ("□ servers", _SERVERS, "normal"),
     )
     for (text, colour, font), x in zip(words, (0.01, 0.45, 0.6, 0.85), strict=True):
         figure.text(x, 0.995, text, color=colour, fontweight=font, fontsize=8, va="top")

@@ -29,7 +29,6 @@ class Drawn:
     """
 
     scenario: str
-    title: str
     seed: int
     consensus: Consensus
     places: Places
@@ -50,40 +49,60 @@ class Drawn:
         return bandwidth_weights(Totals(**weights))
 
 
-def draw_scenario(name: str, seed: int) -> Drawn:
-    """Draw the network of a scenario, by its name or its file.
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A scenario with what its networks are drawn from."""
+
+    file: Path
+    said: SampledScenario
+    consensus: Consensus
+    places: Places
+
+    def draw(self, seed: int) -> Drawn:
+        """The network of a seed.
+
+        Raises:
+            InputError: none can be drawn as the scenario says.
+        """
+        keys = self.said.network
+        try:
+            network = draw_network(
+                self.consensus,
+                self.places,
+                relays=keys.relays,
+                clients=keys.clients,
+                servers=keys.servers,
+                authorities=keys.authorities,
+                loss=keys.loss,
+                queue_packets=keys.queue_packets,
+                seed=seed,
+            )
+        except InputError as error:
+            raise InputError(f"{label(self.file)}: network.{error}") from error
+        clients = [node.name for node in network.of_kind("client")]
+        return Drawn(
+            scenario=self.file.stem,
+            seed=seed,
+            consensus=self.consensus,
+            places=self.places,
+            network=network,
+            traffic_by_client=traffic_by_client(self.said.clients, clients, seed),
+        )
+
+
+def read_source(scenario: str) -> Source:
+    """What a scenario draws from, by its name or its file.
 
     Raises:
-        InputError: the scenario isn't there, says what can't be drawn, or has no sampled network.
+        InputError: the scenario isn't there, has no sampled network, or names what isn't there.
     """
-    said, file = read_sampled_scenario(name)
-    consensus = _consensus(said, file)
-    places = _places(said, file)
-    keys = said.network
-    try:
-        network = draw_network(
-            consensus,
-            places,
-            relays=keys.relays,
-            clients=keys.clients,
-            servers=keys.servers,
-            authorities=keys.authorities,
-            loss=keys.loss,
-            queue_packets=keys.queue_packets,
-            seed=seed,
-        )
-    except InputError as error:
-        raise InputError(f"{label(file)}: network.{error}") from error
-    clients = [node.name for node in network.of_kind("client")]
-    return Drawn(
-        scenario=file.stem,
-        title=said.title,
-        seed=seed,
-        consensus=consensus,
-        places=places,
-        network=network,
-        traffic_by_client=traffic_by_client(said.clients, clients, seed),
-    )
+    said, file = read_sampled_scenario(scenario)
+    return Source(file, said, _consensus(said, file), _places(said, file))
+
+
+def draw_scenario(scenario: str, seed: int) -> Drawn:
+    """The network that a seed draws for a scenario; raises as `read_source` and `Source.draw`."""
+    return read_source(scenario).draw(seed)
 
 
 def _consensus(said: SampledScenario, file: Path) -> Consensus:

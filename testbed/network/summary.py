@@ -1,7 +1,7 @@
 """What a drawn network is like, in numbers, and how near it is to what it was drawn from."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import fmean, median, stdev
@@ -116,25 +116,28 @@ class OverSeeds:
 
 def over_seeds(summaries: Sequence[Summary]) -> list[OverSeeds]:
     """Shares of weight by class and bandwidth weights over seeds, at least two of one scenario."""
-    figures: list[tuple[str, float, Callable[[Summary], float]]] = [
-        (
-            f"{of.relay_class}, % of the weight",
-            of.consensus_weight_percent,
-            lambda one, place=place: one.classes[place].weight_percent,  # type: ignore[misc]
-        )
-        for place, of in enumerate(summaries[0].classes)
-    ]
-    figures += [
-        (name, weight, lambda one, name=name: one.bandwidth_weights[name])  # type: ignore[misc]
-        for name, weight in summaries[0].consensus_bandwidth_weights.items()
-        if name in SHOWN_WEIGHTS and all(one.bandwidth_weights for one in summaries)
-    ]
+    figures = [_figures(one) for one in summaries]
     found = []
-    for figure, consensus, of_one in figures:
-        values = [of_one(one) for one in summaries]
-        spread = fmean(values), stdev(values), min(values), max(values)
-        found.append(OverSeeds(figure, consensus, *spread))
+    for figure, (_, consensus) in figures[0].items():
+        values = [one[figure][0] for one in figures if figure in one]
+        if len(values) == len(figures):
+            spread = fmean(values), stdev(values), min(values), max(values)
+            found.append(OverSeeds(figure, consensus, *spread))
     return found
+
+
+def _figures(of: Summary) -> dict[str, tuple[float, float]]:
+    """What the drawn network has, and what the consensus has, by the figure's name."""
+    shares = {
+        f"{one.relay_class}, % of the weight": (one.weight_percent, one.consensus_weight_percent)
+        for one in of.classes
+    }
+    weights = {
+        name: (float(of.bandwidth_weights[name]), float(of.consensus_bandwidth_weights[name]))
+        for name in SHOWN_WEIGHTS
+        if name in of.bandwidth_weights and name in of.consensus_bandwidth_weights
+    }
+    return shares | weights
 
 
 SHOWN_WEIGHTS = ("Wgg", "Wgd", "Wmg", "Wmd", "Wme", "Wee", "Wed")
