@@ -263,6 +263,49 @@ def _distil(given: argparse.Namespace, messages: Console) -> int:
     return VALID
 
 
+def _distil_places(given: argparse.Namespace, messages: Console) -> int:
+    from testbed.network.distilled_places import Sources, distil_places
+
+    names = Sources.__dataclass_fields__
+    sources = Sources(**{name: getattr(given, name) for name in names})
+    for path in distil_places(sources, given.out):
+        messages.print(f"made {path}", markup=False, highlight=False, soft_wrap=True)
+    return VALID
+
+
+def _network(given: argparse.Namespace, messages: Console) -> int:
+    from testbed.network import show
+    from testbed.network.drawn import read_source
+    from testbed.network.summary import over_seeds, summary
+
+    if given.seeds and given.map:
+        raise InputError("--map draws the network of one --seed: leave --seeds out")
+    source = read_source(given.scenario)
+    if given.seeds:
+        rows = over_seeds([summary(source.draw(seed)) for seed in range(1, given.seeds + 1)])
+        if given.json:
+            print(json.dumps([asdict(row) for row in rows], indent=1))
+        else:
+            show.print_over_seeds(Console(), source.file.stem, given.seeds, rows)
+        return VALID
+    drawn = source.draw(given.seed)
+    if given.map:
+        from analysis.figures.network_map import network_map
+
+        network_map(drawn).save_as(given.map)
+        messages.print(f"map in {given.map}", markup=False, highlight=False, soft_wrap=True)
+    if given.json:
+        content = {
+            "summary": summary(drawn).record(),
+            "traffic_by_client": drawn.traffic_by_client,
+            "network": drawn.network.model_dump(mode="json"),
+        }
+        print(json.dumps(content, indent=1))
+    else:
+        show.print_summary(Console(), summary(drawn))
+    return VALID
+
+
 def _shell(given: argparse.Namespace, messages: Console) -> int:
     from testbed import runner
     from testbed.plan import make_plan
@@ -302,20 +345,20 @@ def _bench(given: argparse.Namespace, messages: Console) -> int:
 
 def _list(_given: argparse.Namespace, _messages: Console) -> int:
     from testbed.network import distilled
-    from testbed.scenario import SCENARIOS, read_scenario
+    from testbed.scenario import SCENARIOS, scenario_title
     from testbed.traffic.models import MODELS
     from testbed.variant import TOR_CONFIGS, read_variant
 
     console = Console()
     table = Table("kind", "name", "what it is", box=None)
     for name in names_in(SCENARIOS):
-        table.add_row("scenario", name, read_scenario(name)[0].title)
+        table.add_row("scenario", name, scenario_title(name))
     for name in names_in(TOR_CONFIGS):
         table.add_row("variant", name, read_variant(name).title)
     for model in MODELS.values():
         table.add_row("traffic", model.name, model.description)
     for name in distilled.names():
-        table.add_row("consensus", name, "the live network of that day, for salsa")
+        table.add_row("consensus", name, "the live network of that day")
     console.print(table)
     return VALID
 
@@ -482,6 +525,37 @@ def _parser() -> argparse.ArgumentParser:
         "--geoip", type=Path, metavar="FILE", help="Tor's, for the relays' countries"
     )
     distil.set_defaults(command=_distil)
+
+    places = commands.add_parser(
+        "distil-places",
+        help="make the files of places/: users, rates and round trips by country",
+        description="From files of your own instead of those named in places/README.md.",
+    )
+    for option, what in (
+        ("users", "JSON: the share of Tor's users of each country"),
+        ("round-trips", "CSV: pings between countries, their number, mean and deviation"),
+        ("access-rates", "JSON: what users' accesses carry, by country"),
+        ("cities", "JSON: cities with population, for where a country is"),
+        ("relays", "JSON: relays with their capacities"),
+        ("consensus", "a document of the relays' time, for their weights"),
+    ):
+        places.add_argument(f"--{option}", type=Path, required=True, metavar="FILE", help=what)
+    places.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the files")
+    places.set_defaults(command=_distil_places)
+
+    network = commands.add_parser(
+        "network",
+        help="show the network that a seed draws for a scenario",
+        description='For scenarios with topology = "sampled". Starts no machine.',
+    )
+    network.add_argument("scenario", help="a name (see list) or a .toml file")
+    network.add_argument("--seed", type=_whole(0), default=1, help="that the network is drawn by")
+    network.add_argument(
+        "--seeds", type=_whole(2), metavar="N", help="shares of weight over the seeds 1 to N"
+    )
+    network.add_argument("--map", type=Path, metavar="FILE.svg", help="draw a map; or FILE.png")
+    network.add_argument("--json", action="store_true", help="print all of it as JSON")
+    network.set_defaults(command=_network)
 
     shell = commands.add_parser("shell", help="open a scenario's lab by hand, in real time")
     shell.add_argument("scenario", help="a name (see list) or a .toml file")

@@ -1,6 +1,7 @@
 """What a scenario file may say: topology, links, competing streams, traffic, duration.
 
-Whether the topology has such links and nodes is checked where they meet, in `testbed.plan`.
+Whether the topology has such links and nodes is checked where they meet, in `testbed.plan`; what a
+sampled network is drawn from, in `testbed.network.drawn`.
 """
 
 from itertools import pairwise
@@ -10,14 +11,27 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from testbed.errors import InputError
-from testbed.toml_file import PROJECT, KeyProblemError, find_file, label, read_model, suggestion
+from testbed.toml_file import (
+    PROJECT,
+    KeyProblemError,
+    find_file,
+    label,
+    read_model,
+    read_toml,
+    shown,
+    suggestion,
+)
 from testbed.topology import ROLES
-from testbed.units import Delay, Duration, Loss, Queue, Rate
+from testbed.traffic.models import MODELS
+from testbed.units import Delay, Duration, Loss, Queue, Rate, Share
 
 SCENARIOS = PROJECT / "scenarios"
 
 CONGESTION_CONTROLS = ("cubic", "reno", "bbr")
 """The kernel's TCP congestion controls that a scenario can choose."""
+
+SAMPLED = "sampled"
+"""The topology of scenarios whose network is drawn from a consensus."""
 
 DEFAULT = "default"
 """The key of what holds for everything that has no entry of its own."""
@@ -113,16 +127,21 @@ class CompetingKeys(ScenarioPart):
         return role
 
 
-class Scenario(ScenarioPart):
-    """A scenario file. Pairs of roles in `links` are ordered from the client's side."""
+class AnyScenario(ScenarioPart):
+    """What every scenario file says."""
 
     title: Text
     description: str = ""
     topology: Text
-    traffic: Text
     duration_s: Duration = Field(alias="duration")
-    links: dict[str, LinkKeys]
     tcp: TcpKeys = TcpKeys()
+
+
+class Scenario(AnyScenario):
+    """A scenario on a topology. Pairs of roles in `links` are ordered from the client's side."""
+
+    traffic: Text
+    links: dict[str, LinkKeys]
     clients: dict[str, Text] = {}
     competing: tuple[CompetingKeys, ...] = ()
 
@@ -155,6 +174,42 @@ class Scenario(ScenarioPart):
         return LinkSettings(**said)
 
 
+class NetworkKeys(ScenarioPart):
+    """What a network is drawn from, and how many there are of each kind of node.
+
+    `consensus` is a name of those that come with the project or a file's path, `places` a folder
+    like places/ of the project, both relative to the scenario's file. `loss` is that of each
+    direction of each link between two sites.
+    """
+
+    consensus: Text
+    relays: int = Field(ge=1, strict=True)
+    clients: int = Field(ge=1, strict=True)
+    servers: int = Field(ge=1, strict=True)
+    authorities: int = Field(1, ge=1, strict=True)
+    places: Text | None = None
+    loss: Loss = 0.0
+    queue_packets: Queue = Field(DEFAULT_QUEUE_PACKETS, alias="queue")
+
+
+class SampledScenario(AnyScenario):
+    """A scenario whose network each seed draws; `clients` are shares by traffic model."""
+
+    network: NetworkKeys
+    clients: dict[str, Share]
+
+    @field_validator("clients")
+    @classmethod
+    def _shares_of_all(cls, clients: dict[str, float]) -> dict[str, float]:
+        for model in clients:
+            if model not in MODELS:
+                raise KeyProblemError(model, f"is no traffic model: {suggestion(model, MODELS)}")
+        if abs(sum(clients.values()) - 1) > 1e-9:
+            told = " + ".join(f"{100 * share:g} %" for share in clients.values()) or "0 %"
+            raise ValueError(f"are {told} of the clients: the shares must add up to 100 %")
+        return clients
+
+
 def role_pair(key: str) -> str:
     """Two roles such as "exit-middle" in the order from the client's side: "middle-exit".
 
@@ -178,10 +233,46 @@ def read_scenario(name: str) -> tuple[Scenario, Path]:
     """The scenario of that name in scenarios/, or in the file at that path, and its file.
 
     Raises:
-        InputError: there is none, or it says something that it can't mean.
+        InputError: there is none, it says something that it can't mean, or its network is sampled.
     """
     path = find_file("scenario", name, SCENARIOS)
+    if is_sampled(path):
+        raise InputError(
+            f'{label(path)}: topology = "{SAMPLED}": sampled networks can be shown, not yet run:'
+            f" ./run.py network {name}"
+        )
     scenario = read_model(path, Scenario)
     if not scenario.links:
         raise InputError(f'{label(path)}: links is empty: write default = {{ rate = "…" }}')
     return scenario, path
+
+
+def read_sampled_scenario(name: str) -> tuple[SampledScenario, Path]:
+    """As `read_scenario`, of a scenario whose network is sampled.
+
+    Raises:
+        InputError: there is none, it says something that it can't mean, or it has a topology.
+    """
+    path = find_file("scenario", name, SCENARIOS)
+    if not is_sampled(path):
+        topology = shown(read_toml(path).get("topology", ""))
+        raise InputError(
+            f"{label(path)}: topology = {topology}: nothing is drawn; networks with topology ="
+            f' "{SAMPLED}" are'
+        )
+    return read_model(path, SampledScenario), path
+
+
+def is_sampled(path: Path) -> bool:
+    """Whether a scenario's file says that its network is drawn from a consensus.
+
+    Raises:
+        InputError: the file can't be read, or isn't TOML.
+    """
+    return bool(read_toml(path).get("topology") == SAMPLED)
+
+
+def scenario_title(name: str) -> str:
+    """The title of any scenario; raises as `read_scenario`."""
+    path = find_file("scenario", name, SCENARIOS)
+    return read_model(path, SampledScenario if is_sampled(path) else Scenario).title

@@ -86,20 +86,29 @@ def _existing(kind: str, name: str, folder: Path) -> Path:
     return path
 
 
-def read_model(path: Path, model: type[Model]) -> Model:
-    """What the TOML file says, as the model.
+def read_toml(path: Path) -> dict[str, Any]:
+    """What the TOML file says.
 
     Raises:
-        InputError: it can't be read, isn't TOML, or says what the model refuses.
+        InputError: it can't be read, or isn't TOML.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{label(path)}: not valid TOML: {_one_line(str(error))}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{label(path)}: not UTF-8 text, which TOML files are") from error
     except OSError as error:
         raise InputError(f"{label(path)}: can't be read: {error.strerror}") from error
+
+
+def read_model(path: Path, model: type[Model]) -> Model:
+    """What the TOML file says, as the model.
+
+    Raises:
+        InputError: it can't be read, isn't TOML, or says what the model refuses.
+    """
+    content = read_toml(path)
     try:
         return model.model_validate(content)
     except ValidationError as error:

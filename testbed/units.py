@@ -58,6 +58,7 @@ class _Kind(NamedTuple):
 _RATE = _Kind("bit/s", "300 Mbit/s", "1 kbit/s", "100 Gbit/s")
 _DELAY = _Kind("ms", "12.5 ms", "0 ms", "60 s")
 _LOSS = _Kind("", "0.1 %", "0 %", "100 %")
+_SHARE = _Kind("", "95 %", "0 %", "100 %")
 _DURATION = _Kind("s", "5 min", "1 ms", "168 h")
 _QUEUE = _Kind("packet", "1000 packets", "1 packet", "10000000 packets")
 
@@ -110,6 +111,15 @@ def loss_fraction(value: object) -> float:
     return float(loss)
 
 
+def share_fraction(value: object) -> float:
+    """The share, in [0, 1], that a text such as "95 %" means.
+
+    Raises:
+        ValueError: it is no share; the message is a predicate.
+    """
+    return float(_within_bounds(value, _SHARE))
+
+
 def duration_s(value: object) -> float:
     """The duration in seconds that a text such as "5 min" means (1 ms to 168 h).
 
@@ -137,6 +147,8 @@ Delay = Annotated[float, BeforeValidator(delay_ms)]
 """A model's field in ms, read from a text such as "12.5 ms"."""
 Loss = Annotated[float, BeforeValidator(loss_fraction)]
 """A model's field in [0, 1), read from a text such as "0.1 %"."""
+Share = Annotated[float, BeforeValidator(share_fraction)]
+"""A model's field in [0, 1], read from a text such as "95 %"."""
 Duration = Annotated[float, BeforeValidator(duration_s)]
 """A model's field in seconds, read from a text such as "5 min"."""
 Queue = Annotated[int, BeforeValidator(queue_packets)]

@@ -18,8 +18,10 @@ from made_runs import Made
 
 from testbed import cli
 from testbed.batch import read_batch
+from testbed.network.drawn import draw_scenario
 from testbed.plan import make_plan
 from testbed.results import read_run
+from testbed.scenario import SAMPLED
 from testbed.setup import builds
 from testbed.toml_file import PROJECT
 
@@ -77,6 +79,8 @@ def test_shown_files_can_be_planned(tmp_path: Path, name: str, text: str) -> Non
             (tmp_path / other_name).write_text(other, encoding="utf-8")
         shutil.copy(EXAMPLES / "no-delay.patch", tmp_path)
         assert read_batch(str(file)).plans
+    elif tomllib.loads(text).get("topology") == SAMPLED:
+        assert draw_scenario(str(file), 1).scenario == file.stem
     elif "topology" in tomllib.loads(text):
         assert make_plan(str(file), "vanilla").scenario == file.stem
     else:

@@ -42,6 +42,22 @@ class Drawing:
             raise InputError(f"{folder}: {error.strerror}: needed for figures") from error
         return [png, svg]
 
+    def save_as(self, file: Path) -> None:
+        """Write the figure into one file, of the kind that its ending says.
+
+        Raises:
+            InputError: it can't be written, or ends neither in .svg nor in .png.
+        """
+        try:
+            if file.suffix == ".svg":
+                self.figure.savefig(file, metadata=_NOT_IN_FILES)
+            elif file.suffix == ".png":
+                file.write_bytes(_png(self.figure))
+            else:
+                raise InputError(f"{file}: figures are .svg or .png: name it so")
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror}: needed for a figure") from error
+
 
 def _png(figure: Figure) -> bytes:
     """With a palette: lines and letters need no more than 256 colours, and half the bytes."""

@@ -1,1 +1,1 @@
-"""Networks as data: what consensuses say of the live one. Nothing here starts a machine."""
+"""Networks as data: what is known of the live one, and what a seed draws. It starts nothing."""

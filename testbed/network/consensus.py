@@ -115,7 +115,7 @@ def parse_document(name: str, content: bytes) -> Document:
     # Stem takes a tenth of a second to import, which distilled consensuses don't need.
     from stem.descriptor import DocumentHandler, parse_file
 
-    plain = _plain(name, content)
+    plain = uncompressed(name, content)
     kind = _kind(name, plain)
     _check_whole(name, plain)
     try:
@@ -192,8 +192,12 @@ def _relays(entries: list[Any]) -> pl.DataFrame:
     )
 
 
-def _plain(name: str, content: bytes) -> bytes:
-    """The content without its compression; what is cut off ends where it was cut off."""
+def uncompressed(name: str, content: bytes) -> bytes:
+    """The content without its compression; what is cut off ends where it was cut off.
+
+    Raises:
+        InputError: it is damaged, or compressed in a way that isn't read.
+    """
     openers: Mapping[bytes, Callable[[], Any]] = {
         b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
         b"\x78": zlib.decompressobj,

@@ -1,0 +1,214 @@
+"""Places of the real world as networks need them: users, rates, and round trips between them.
+
+A place is a country, as that is what is known of users, relays and round trips alike. The files are
+in places/, which says where they are from; `testbed.network.distilled_places` makes them.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.errors import InputError, reason_of
+from testbed.toml_file import PROJECT, label, shown
+
+PLACES = PROJECT / "places"
+
+COUNTRIES, ROUND_TRIPS = "countries.csv", "round-trips.csv"
+RELAY_RATES, LAND = "relay-rates.csv", "land.csv"
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    COUNTRIES: (
+        "country",
+        "users_share",
+        "rate_down_bit_per_s",
+        "rate_up_bit_per_s",
+        "city",
+        "latitude_deg",
+        "longitude_deg",
+    ),
+    ROUND_TRIPS: ("first", "second", "round_trip_ms"),
+    RELAY_RATES: ("weight", "rate_bit_per_s"),
+    LAND: ("latitude_deg", "longitude_deg"),
+}
+"""Of each file; countries are two letters, lower case.
+
+- countries.csv: its share of Tor's users, what a user's access carries, its largest city.
+- round-trips.csv: between two countries, or within one where both are the same.
+- relay-rates.csv: what a relay of a consensus weight carries; both rise from line to line.
+- land.csv: points where people live, for maps.
+"""
+
+LAND_GRID_DEG = 0.5
+"""How far apart the points of land.csv are."""
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Country:
+    """A place; the coordinates are those of its largest city."""
+
+    code: str
+    users_share: float
+    rate_down_bit_per_s: int
+    rate_up_bit_per_s: int
+    city: str
+    latitude_deg: float
+    longitude_deg: float
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """All places of a folder.
+
+    Attributes:
+        countries: by their codes, in the order of these.
+        round_trips_ms: by the two countries in the order of their codes; each has one of its own.
+        relay_rates: pairs of a consensus weight and what such a relay carries, in bit/s.
+        land: latitude and longitude of points where people live.
+    """
+
+    folder: Path
+    countries: Mapping[str, Country]
+    round_trips_ms: Mapping[Pair, float]
+    relay_rates: tuple[tuple[float, float], ...]
+    land: tuple[tuple[float, float], ...]
+
+    @cached_property
+    def access_delay_ms(self) -> Mapping[str, float]:
+        """The one-way delay between a node and its site's router, by country.
+
+        Two nodes of a country are a round trip within it apart, four times this delay. Where it
+        is nearer to another country than within itself, as means of large countries are, this is
+        what counts, so that no link between two sites has to be shorter than nothing.
+        """
+        least = {code: self.round_trips_ms[code, code] for code in self.countries}
+        for (first, second), round_trip_ms in self.round_trips_ms.items():
+            least[first] = min(least[first], round_trip_ms)
+            least[second] = min(least[second], round_trip_ms)
+        return {code: round_trip_ms / 4 for code, round_trip_ms in least.items()}
+
+    def site_delay_ms(self, first: str, second: str) -> float | None:
+        """The one-way delay between the routers of two countries; None if nothing tells.
+
+        With the access links of both it is half the round trip between the countries.
+        """
+        one, other = sorted((first, second))
+        if (one, other) not in self.round_trips_ms:
+            return None
+        access_ms = self.access_delay_ms[one] + self.access_delay_ms[other]
+        return max(self.round_trips_ms[one, other] / 2 - access_ms, 0.0)
+
+    def relay_rate_bit_per_s(self, weight: int) -> int:
+        """What a relay of this consensus weight carries, interpolated on logarithmic axes.
+
+        Below the least known weight the rate is that one's, above the greatest it rises with it.
+        """
+        weights, rates = np.log(np.array(self.relay_rates)).T
+        place = math.log(weight)
+        return round(math.exp(np.interp(place, weights, rates) + max(place - weights[-1], 0.0)))
+
+
+def read_places(folder: Path = PLACES) -> Places:
+    """The places that a folder's files tell of.
+
+    Raises:
+        InputError: a file can't be read, or says something that can't be; the line is named.
+    """
+    countries = {country.code: country for country in _rows(folder / COUNTRIES, _country)}
+    total = math.fsum(country.users_share for country in countries.values())
+    if abs(total - 1) > 1e-4:
+        raise InputError(
+            f"{label(folder / COUNTRIES)}: users_share adds up to {total:g}, not to 1: the shares"
+            " are of all users"
+        )
+    trips = folder / ROUND_TRIPS
+    round_trips: dict[Pair, float] = {}
+    for first, second, round_trip_ms in _rows(trips, _round_trip):
+        for code in (first, second):
+            if code not in countries:
+                raise InputError(f"{label(trips)}: {code} is not in {COUNTRIES}: add it there")
+        round_trips[first, second] = round_trip_ms
+    for code in countries:
+        if (code, code) not in round_trips:
+            raise InputError(
+                f"{label(trips)}: {code} has no round trip within itself: add {code},{code},…"
+            )
+    rates = tuple(_rows(folder / RELAY_RATES, _relay_rate))
+    if (
+        not rates
+        or list(rates) != sorted(rates)
+        or len({weight for weight, _ in rates}) < len(rates)
+    ):
+        raise InputError(f"{label(folder / RELAY_RATES)}: weights must rise from line to line")
+    land = tuple(_rows(folder / LAND, lambda row: (_degrees(row[0], 90), _degrees(row[1], 180))))
+    return Places(folder, dict(sorted(countries.items())), round_trips, rates, land)
+
+
+def _rows(path: Path, read: Callable[[list[str]], Any]) -> Iterator[Any]:
+    """What each line means, after the first, which names the columns."""
+    columns = list(COLUMNS[path.name])
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = reason_of(error, path) if isinstance(error, OSError) else f"{path}: not UTF-8"
+        raise InputError(f"places: {reason}: ./run.py distil-places makes such files") from error
+    if rows[:1] != [columns]:
+        raise InputError(f"{label(path)}, line 1: must be {','.join(columns)}")
+    for number, row in enumerate(rows[1:], start=2):
+        try:
+            if len(row) != len(columns):
+                raise ValueError(f"has {len(row)} values, not {len(columns)}")
+            value = read(row)
+        except ValueError as error:
+            raise InputError(f"{label(path)}, line {number}: {error}") from error
+        yield value
+
+
+def _country(row: list[str]) -> Country:
+    code, share, down, up, city, latitude, longitude = row
+    return Country(
+        code=_code(code),
+        users_share=_number(share, 0, 1),
+        rate_down_bit_per_s=round(_number(down, 1, 1e12)),
+        rate_up_bit_per_s=round(_number(up, 1, 1e12)),
+        city=city,
+        latitude_deg=_degrees(latitude, 90),
+        longitude_deg=_degrees(longitude, 180),
+    )
+
+
+def _round_trip(row: list[str]) -> tuple[str, str, float]:
+    first, second = sorted((_code(row[0]), _code(row[1])))
+    return first, second, _number(row[2], 0.001, 60_000)
+
+
+def _relay_rate(row: list[str]) -> tuple[float, float]:
+    return _number(row[0], 1, 1e9), _number(row[1], 1, 1e12)
+
+
+def _degrees(text: str, most: int) -> float:
+    return _number(text, -most, most)
+
+
+def _code(text: str) -> str:
+    if len(text) != 2 or text != text.lower():
+        raise ValueError(f'{shown(text)} is no country: write two letters, such as "de"')
+    return text
+
+
+def _number(text: str, least: float, most: float) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most:
+        raise ValueError(f"{shown(text)} is no number from {least:g} to {most:g}")
+    return number

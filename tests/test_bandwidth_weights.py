@@ -1,0 +1,74 @@
+"""Bandwidth weights against examples worked out by hand, and against the authorities' own."""
+
+import pytest
+
+from testbed.network import distilled
+from testbed.network.bandwidth_weights import Totals, bandwidth_weights, totals
+from testbed.network.consensus import Consensus
+from testbed.network.finding import read_consensuses
+
+SCALE = 10_000
+
+BY_HAND = {
+    # 1: E and G are at least T/3. Wee = (E+G+M)/3E = 90/120, Wmg = (2G-E-M)/3G = 30/120.
+    "1": (Totals(40, 10, 40, 10), {"Wgg": 7500, "Wee": 7500, "Wgd": 3333, "Wed": 3333}),
+    # 2a: both are below T/3, and the scarcer one is below the other even with all of D.
+    "2a, exits": (Totals(30, 60, 5, 5), {"Wgg": SCALE, "Wee": SCALE, "Wgd": 0, "Wed": SCALE}),
+    "2a, guards": (Totals(5, 60, 30, 5), {"Wgg": SCALE, "Wee": SCALE, "Wgd": SCALE, "Wed": 0}),
+    # 2b: Wee = (E-G+M)/E = 15/25, Wed = (D-2E+4G-2M)/3D = 55/75, the rest of D in halves.
+    "2b1": (Totals(30, 20, 25, 25), {"Wgg": SCALE, "Wee": 6000, "Wed": 7333, "Wgd": 1333}),
+    # There Wme would be (10-20)/25: so Wed = (D-2E+G+M)/3D = 25/135, Wmd = (D-2M+G+E)/3D = 40/135.
+    "2b2": (Totals(10, 20, 25, 45), {"Wgg": SCALE, "Wee": SCALE, "Wed": 1851, "Wgd": 5187}),
+    # 3a: E+D is below T/3. Wmg = (G-M)/2G = 40/120.
+    "3a, exits": (Totals(60, 20, 10, 10), {"Wgg": 6667, "Wee": SCALE, "Wgd": 0, "Wed": SCALE}),
+    "3a, guards": (Totals(10, 20, 60, 10), {"Wgg": SCALE, "Wee": 6667, "Wgd": SCALE, "Wed": 0}),
+    # Middles have more than guards: all guards stay what they are.
+    "3a, middles": (Totals(35, 50, 10, 5), {"Wgg": SCALE, "Wee": SCALE, "Wgd": 0, "Wed": SCALE}),
+    # 3b: Wgg = (G+M)/2G = 50/80, Wed = (D-2E+G+M)/3D = 70/120, the rest of D in halves.
+    "3b, exits": (Totals(40, 10, 10, 40), {"Wgg": 6250, "Wee": SCALE, "Wed": 5833, "Wgd": 2083}),
+    "3b, guards": (Totals(10, 10, 40, 40), {"Wgg": SCALE, "Wee": 6250, "Wgd": 5833, "Wed": 2083}),
+}
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+def test_examples_worked_out_by_hand(case: str) -> None:
+    of, expected = BY_HAND[case]
+    weights = bandwidth_weights(of)
+    assert {name: weights[name] for name in expected} == expected
+    assert weights["Wmg"] == SCALE - weights["Wgg"]
+    assert weights["Wme"] == SCALE - weights["Wee"]
+
+
+@pytest.mark.parametrize("case", ["1", "2b1", "2b2", "3b, exits", "3b, guards"])
+def test_where_there_is_enough_all_positions_get_a_third(case: str) -> None:
+    of, _ = BY_HAND[case]
+    weights = bandwidth_weights(of)
+    guards = weights["Wgg"] * of.guard + weights["Wgd"] * of.both
+    exits = weights["Wee"] * of.exit + weights["Wed"] * of.both
+    middles = (
+        SCALE * of.middle
+        + weights["Wmg"] * of.guard
+        + weights["Wme"] * of.exit
+        + weights["Wmd"] * of.both
+    )
+    for position in (guards, middles, exits):
+        assert position == pytest.approx(SCALE * sum(of) / 3, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        Totals(0, 10, 10, 10),
+        Totals(10, 10, 0, 10),
+        Totals(10, 10, 10, 0),
+        Totals(20, 40, 25, 15),  # 2b, and middles have more than a third
+    ],
+)
+def test_where_authorities_write_none_there_are_none(of: Totals) -> None:
+    assert bandwidth_weights(of) == {}
+
+
+@pytest.mark.parametrize("consensus", read_consensuses(distilled.names()), ids=lambda one: one.name)
+def test_as_the_authorities_computed_them(consensus: Consensus) -> None:
+    """Each consensus carries the line "bandwidth-weights" of its day: to the last digit."""
+    assert bandwidth_weights(totals(consensus)) == consensus.bandwidth_weights
