@@ -1,10 +1,15 @@
 """For tests: a scenario for real, a program inside the virtual machine, faults beside a run."""
 
 import os
+import resource
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -71,7 +76,45 @@ def run_inside(program: str, folder: Path, memory_mb: int = 512) -> str:
     return (folder / "logs" / "kernel.log").read_text()
 
 
-def run_scenario(folder: Path, scenario: str, variant: str, duration_s: int, *options: str) -> Run:
+@contextmanager
+def refused_memory(limit_mb: int) -> Iterator[None]:
+    """Meanwhile the host refuses all guest processes of this test's more than so much at once.
+
+    It says ENOMEM, as at the limit vm.max_map_count, which only root can change. That it came to
+    that is seen to.
+    """
+    limit_bytes = limit_mb * 2**20
+    ended = threading.Event()
+    largest_bytes = 0
+
+    def limit() -> None:
+        nonlocal largest_bytes
+        while not ended.wait(0.02):
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                    if (parent := process.parent()) and parent.name() == "linux":
+                        limits = (limit_bytes, limit_bytes)
+                        resource.prlimit(process.pid, resource.RLIMIT_AS, limits)
+                        largest_bytes = max(largest_bytes, process.memory_info().vms)
+
+    thread = threading.Thread(target=limit)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    assert largest_bytes > 0.9 * limit_bytes
+
+
+def run_scenario(
+    folder: Path,
+    scenario: str,
+    variant: str,
+    duration_s: int,
+    *options: str,
+    timeout_s: float = TIMEOUT_S,
+) -> Run:
     """Carry a scenario out by the user's command, as `folder/run`; it must come out valid."""
     command = [
         *(sys.executable, "-m", "testbed.cli", "scenario", scenario, "--variant", variant),
@@ -83,7 +126,7 @@ def run_scenario(folder: Path, scenario: str, variant: str, duration_s: int, *op
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

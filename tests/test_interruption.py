@@ -158,7 +158,7 @@ def test_a_clock_that_stands_still_while_the_kernel_is_busy(
     monkeypatch.setattr(virtual, "STALL_CPU_S", 0.2)
     error = error_of(stand_in("echo faulting; while :; do :; done"), tmp_path / "staging")
     assert "clock has stood still at 0.0 s" in error
-    assert "vm.max_map_count" in error
+    assert "a program in it computes or polls" in error
     assert error.endswith("\n  faulting")
 
 
@@ -169,7 +169,7 @@ def test_a_clock_that_stands_still_while_nothing_happens(
     monkeypatch.setattr(virtual, "HANG_WALL_S", 1.0)
     error = error_of(stand_in("exec sleep 600"), tmp_path / "staging")
     assert error.startswith("the guest hangs: its clock has stood still at 0.0 s")
-    assert "max_map_count" not in error
+    assert "computes" not in error
 
 
 def test_a_busy_machine_whose_clock_advances_is_left_alone(

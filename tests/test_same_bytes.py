@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from machine import refused_memory
 from rich.console import Console
 
 from testbed import guest, runner
@@ -176,6 +177,13 @@ def test_two_users(first: Run, elsewhere: Path) -> None:
     subprocess.run(["chown", "--recursive", f"{OTHER_USER}:{OTHER_USER}", own], check=True)
     there.before = ["setpriv", *ids]
     assert_equal(first, there.run(own / "run"))
+
+
+def test_a_host_that_refuses_mappings(here: Place, first: Run, tmp_path: Path) -> None:
+    """How many it permits a process, and so when it refuses one, differs between hosts."""
+    with refused_memory(limit_mb=24):
+        other = here.run(tmp_path / "run")
+    assert_equal(first, other)
 
 
 def test_another_seed_is_another_run(here: Place, first: Run, tmp_path: Path) -> None:

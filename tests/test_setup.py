@@ -246,7 +246,9 @@ def test_doctor_without_builds_says_how_to_get_them(own_cache: Path) -> None:
 
 def test_doctor_says_what_the_mapping_limit_permits(own_cache: Path) -> None:
     found = {finding.name: finding for finding in doctor.examine()}
-    assert re.search(r"vm\.max_map_count is \d+: .* may have \d+ MB", found["mappings"].text)
+    assert re.search(
+        r"vm\.max_map_count is \d+: .* above \d+ MB are slower", found["mappings"].text
+    )
 
 
 def test_doctor_says_what_the_limit_of_open_files_permits(

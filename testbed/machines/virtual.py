@@ -304,8 +304,7 @@ class _Watch:
         if busy_s > STALL_CPU_S:
             raise failure(
                 f"the guest's clock has stood still at {at_s:.1f} s for {still_s:.0f} s while its"
-                " kernel was busy: a guest process has met the host's vm.max_map_count, or a"
-                " program polls without sleeping (see ./run.py doctor)",
+                " kernel was busy: a program in it computes or polls and doesn't sleep",
                 self._console,
             )
         if still_s > HANG_WALL_S:
