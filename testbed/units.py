@@ -58,6 +58,8 @@ _DELAY = _Kind("ms", "12.5 ms", "0 ms", "60 s")
 _LOSS = _Kind("", "0.1 %", "0 %", "100 %")
 _DURATION = _Kind("s", "5 min", "1 ms", "168 h")
 _QUEUE = _Kind("packet", "1000 packets", "1 packet", "10000000 packets")
+_INTERVAL = _Kind("us", "100 ms", "10 us", "1000 s")
+_SIZE = _Kind("B", "1514 B", "1 B", "2 GB")
 
 # The kernel's netem keeps a probability in 32 bits; what is smaller would silently be no loss.
 _SMALLEST_LOSS = Decimal(2) ** -32
@@ -125,6 +127,30 @@ def queue_packets(value: object) -> int:
     return int(packets)
 
 
+def interval_us(value: object) -> int:
+    """The time in whole microseconds that a text such as "100 ms" means (10 us to 1000 s).
+
+    Raises:
+        ValueError: it is no such time; the message is a predicate.
+    """
+    interval = _within_bounds(value, _INTERVAL)
+    if interval != interval.to_integral_value():
+        raise ValueError("is not a whole number of microseconds, which is what the kernel counts")
+    return int(interval)
+
+
+def size_bytes(value: object) -> int:
+    """The number of bytes that a text such as "1514 B" or "32 MB" means (1 B to 2 GB).
+
+    Raises:
+        ValueError: it is no whole number of bytes; the message is a predicate.
+    """
+    size = _within_bounds(value, _SIZE)
+    if size != size.to_integral_value():
+        raise ValueError(f'is not a whole number of bytes: write for example "{_SIZE.example}"')
+    return int(size)
+
+
 Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
 """A model's field in bit/s, read from a text such as "300 Mbit/s"."""
 Delay = Annotated[float, BeforeValidator(delay_ms)]
@@ -135,6 +161,10 @@ Duration = Annotated[float, BeforeValidator(duration_s)]
 """A model's field in seconds, read from a text such as "5 min"."""
 Queue = Annotated[int, BeforeValidator(queue_packets)]
 """A model's field in packets, read from a text such as "1000 packets"."""
+Interval = Annotated[int, BeforeValidator(interval_us)]
+"""A model's field in microseconds, read from a text such as "100 ms"."""
+Size = Annotated[int, BeforeValidator(size_bytes)]
+"""A model's field in bytes, read from a text such as "1514 B"."""
 
 
 def _within_bounds(value: object, kind: _Kind, hint: str = "") -> Decimal:
