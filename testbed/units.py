@@ -121,10 +121,7 @@ def queue_packets(value: object) -> int:
     Raises:
         ValueError: it is no whole number of packets; the message is a predicate.
     """
-    packets = _within_bounds(value, _QUEUE)
-    if packets != packets.to_integral_value():
-        raise ValueError(f'is not a whole number of packets: write for example "{_QUEUE.example}"')
-    return int(packets)
+    return _whole_number(value, _QUEUE, "packets")
 
 
 def interval_us(value: object) -> int:
@@ -133,10 +130,7 @@ def interval_us(value: object) -> int:
     Raises:
         ValueError: it is no such time; the message is a predicate.
     """
-    interval = _within_bounds(value, _INTERVAL)
-    if interval != interval.to_integral_value():
-        raise ValueError("is not a whole number of microseconds, which is what the kernel counts")
-    return int(interval)
+    return _whole_number(value, _INTERVAL, "microseconds")
 
 
 def size_bytes(value: object) -> int:
@@ -145,10 +139,7 @@ def size_bytes(value: object) -> int:
     Raises:
         ValueError: it is no whole number of bytes; the message is a predicate.
     """
-    size = _within_bounds(value, _SIZE)
-    if size != size.to_integral_value():
-        raise ValueError(f'is not a whole number of bytes: write for example "{_SIZE.example}"')
-    return int(size)
+    return _whole_number(value, _SIZE, "bytes")
 
 
 Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
@@ -165,6 +156,14 @@ Interval = Annotated[int, BeforeValidator(interval_us)]
 """A model's field in microseconds, read from a text such as "100 ms"."""
 Size = Annotated[int, BeforeValidator(size_bytes)]
 """A model's field in bytes, read from a text such as "1514 B"."""
+
+
+def _whole_number(value: object, kind: _Kind, unit: str) -> int:
+    """The value in the kind's unit, of which there are no parts."""
+    number = _within_bounds(value, kind)
+    if number != number.to_integral_value():
+        raise ValueError(f'is not a whole number of {unit}: write for example "{kind.example}"')
+    return int(number)
 
 
 def _within_bounds(value: object, kind: _Kind, hint: str = "") -> Decimal:

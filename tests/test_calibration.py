@@ -245,6 +245,7 @@ duration = "5 min"
 default = { rate = "300 Mbit/s" }
 client-guard = { rate = "20 Mbit/s", delay = "3 ms", queue = "50 packets" }
 middle-exit = { delay = "12.5 ms", loss = "0.1 %" }
+exit-server = { queue_in_sender = true }
 """
 
 CALIBRATE = """
@@ -297,7 +298,8 @@ kinds = [
     {"queue_discipline": "sfq", "queue_packets": 127, "queue_parameters": {"perturb_s": 5}},
     {"bundles": True, "loss": 0.01},
 ]
-links = tuple(link.model_copy(update={"rate_bit_per_s": 10_000_000, "loss": 0.0} | kind)
+links = tuple(link.model_copy(update={"rate_bit_per_s": 10_000_000, "loss": 0.0,
+                                      "queue_in_sender": False} | kind)
               for link, kind in zip(plan.links, kinds, strict=True))
 run_calibration(plan.model_copy(update={"links": links}), here)
 """

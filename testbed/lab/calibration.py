@@ -24,6 +24,7 @@ from testbed.lab.network import Direction, Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan import FULL_SIZE_PACKET_BYTES, Link, Plan, PlanPart
 from testbed.probes.record import Record
+from testbed.queue_disciplines import FIFO
 
 CALIBRATION_FILE = "calibration.jsonl"
 """In a directory's `raw/`: a line per direction, written when all of them are measured."""
@@ -45,12 +46,15 @@ WARM_UP_PACKETS = 2_000
 
 LOAD_STREAMS = 4
 LOAD_SAMPLES = 200
-LOAD_INTERVAL_S = 0.05
-LEAST_LOAD_WARM_UP_S = 5.0
-"""The full load: so many TCP streams in one direction, watched for ten seconds.
+LOAD_INTERVAL_S = 0.025
+LEAST_LOAD_WARM_UP_S = 3.0
+"""The full load: so many TCP streams in one direction, watched for five seconds.
 
 With each sample a datagram is sent, so that there is a flow that hardly sends.
 """
+
+MOST_WAITING_PACKETS = 1000
+"""In queues with a discipline, whose own bounds are meant for the fastest links."""
 
 MOST_BUNDLE_SEGMENTS = 45
 """Linux's bundles have at most 64 kB (GSO_LEGACY_MAX_SIZE in include/linux/netdevice.h)."""
@@ -165,7 +169,8 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int = 1) -> None:
       windows together stay below the queue, so that a FIFO drops no packet. All segments count,
       acknowledgements too. What the queue drops is no loss of the link.
     - Bundles: HTB counts how often it let something pass, netem how many segments that were. Links
-      with their queue in the sender let bundles pass in a run, but not here.
+      with their queue in the sender let bundles pass in a run, but not here, unless they cross as
+      one.
     - The queue under a full load, on the first link of each kind, one direction after the other:
       TCP streams with all the window that they want. What waits is asked of the kernel; what is
       still in the delay line is not in it. Datagrams of another flow show what that meets.
@@ -185,8 +190,7 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int = 1) -> None:
     logs.mkdir(parents=True, exist_ok=True)
     rows: list[DirectionCounts] = []
     with Record(directory / "raw") as record, running_lab(plan) as lab:
-        if gso_max_segs != 1:
-            _bundle(lab, gso_max_segs)
+        _bundle(lab, gso_max_segs)
         for number, link in enumerate(plan.links, start=1):
             record.step(f"calibrating {_link_name(link)} ({number} of {len(plan.links)})")
             with (logs / f"iperf3-{_link_name(link)}.log").open("wb") as log:
@@ -225,7 +229,7 @@ def judge(counts: Sequence[DirectionCounts]) -> list[Measured]:
     Where bundles cross as one, the same holds of the number of lost bundles; as many must arrive
     as have passed; and they must be bundles: more than one segment each on average. Of the
     segments the same share is lost, but by chance more or less of them than if each were lost by
-    itself: the interval is that of bundles as large as they can be, and so the widest.
+    itself: the interval is that of bundles which differ in size as much as they can.
 
     Under a full load no more may wait than the queue holds. The rest is shown, and not judged.
     """
@@ -277,9 +281,9 @@ _LOAD_SHOWN_AS = {
     "queue_delay_ms": _Shown("median", 1.0, 2),
     "queue_delay_p95_ms": _Shown("95 %", 1.0, 2),
     "queue_delay_max_ms": _Shown("most", 1.0, 1),
-    "datagram_delay_ms": _Shown("other flow", 1.0, 2),
+    "datagram_delay_ms": _Shown("other", 1.0, 2),
     "carried": _Shown("carried", 100.0, 1),
-    "queue_drops": _Shown("dropped", 100.0, 3),
+    "queue_drops": _Shown("drops", 100.0, 3),
 }
 
 
@@ -346,7 +350,12 @@ def _names(counts: DirectionCounts) -> tuple[str, str, str]:
 
 
 def _judge_bundles(counts: DirectionCounts, confidence: float) -> Iterator[Measured]:
-    """Whether they are bundles, crossed as one, and took so many segments with them."""
+    """Whether they are bundles, crossed as one, and took so many segments with them.
+
+    Of n bundles with s segments each, of which a share p is lost, the lost segments' variance is
+    p (1 - p) n E[s²], and E[s²] at most (m + 1) E[s] - m where s is from 1 to m (Bhatia and Davis,
+    American Mathematical Monthly 107, 2000).
+    """
     passed, sent = counts.passed_bundles, counts.sent_segments
     size = counts.passed_segments / passed
     most = float(MOST_BUNDLE_SEGMENTS)
@@ -357,7 +366,8 @@ def _judge_bundles(counts: DirectionCounts, confidence: float) -> Iterator[Measu
     yield Measured(*names, "divided_bundles", 0.0, divided, (0.0, 0.0), passed, divided == 0)
     if not counts.dropped_by_queue:  # nobody counts the segments of what the queue dropped
         loss = counts.link.loss
-        within = normal_quantile(confidence) * math.sqrt(loss * (1 - loss) * most / sent)
+        variance = loss * (1 - loss) * ((most + 1) - most / size) / sent
+        within = normal_quantile(confidence) * math.sqrt(variance)
         tolerance = (max(0.0, loss - within), loss + within)
         lost = (sent - counts.passed_segments) / sent
         ok = tolerance[0] <= lost <= tolerance[1]
@@ -641,9 +651,12 @@ class _LinkUnderTest:
         ]
 
     def _emptied_s(self) -> float:
-        """In what time a full link is empty."""
+        """In what time a full link is empty; a discipline keeps its queue shorter than that."""
+        packets = self._link.holds_packets
+        if self._link.queue_discipline != FIFO:
+            packets = min(packets, MOST_WAITING_PACKETS)
         packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._link.rate_bit_per_s
-        return self._link.delay_ms / 1000 + self._link.holds_packets * packet_s
+        return self._link.delay_ms / 1000 + packets * packet_s
 
     def _counters(self) -> list[LinkCounters]:
         return [self._lab.counters(one) for one in self._directions]
@@ -682,6 +695,8 @@ def _tcp_segments_out(lab: Lab, node: str) -> int:
 
 def _bundle(lab: Lab, segments: int) -> None:
     for direction in lab.directions:
+        if direction.link.bundles:
+            continue
         netlink = lab.netlink(direction.sender)
         (index,) = netlink.link_lookup(ifname=direction.interface)
         netlink.link("set", index=index, gso_max_segs=segments)
