@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from testbed.errors import InputError
 from testbed.plan_identity import identity
+from testbed.queue_disciplines import FIFO
 from testbed.scenario import DEFAULT, CompetingKeys, LinkSettings, Scenario, read_scenario
 from testbed.seeds import derived_seed
 from testbed.toml_file import PROJECT, label, shown, suggestion
@@ -67,9 +68,13 @@ class Link(PlanPart):
         rate_bit_per_s: what the link carries, counted in whole Ethernet frames.
         delay_ms: one way.
         loss: share of the packets that are lost, independently of each other.
+        bundles: whether TCP's bundles of segments cross as one, and are lost as one. Then `loss`
+            is of bundles.
         queue_packets: room for packets that wait, beyond those in the delay line.
         queue_in_sender: what waits is in the sender's own network card, so that its TCP knows of
             it. Only without delay and loss.
+        queue_discipline: one of `testbed.queue_disciplines`.
+        queue_parameters: what the scenario says of it, by the names of its keys there.
         netem_seeds: the seeds of the loss in the direction away from the first and from the
             second end. They depend on the run's seed and the ends only, so that every variant
             meets the same sequence of losses.
@@ -80,9 +85,23 @@ class Link(PlanPart):
     rate_bit_per_s: int
     delay_ms: float
     loss: float
+    bundles: bool = False
     queue_packets: int
     queue_in_sender: bool = False
+    queue_discipline: str = FIFO
+    queue_parameters: dict[str, bool | int | str] = {}
     netem_seeds: tuple[int, int]
+
+    @property
+    def queue_kind(self) -> str:
+        """What there is to say of the queue beside its length: empty for a plain FIFO."""
+        parts = [
+            "" if self.queue_discipline == FIFO else self.queue_discipline,
+            *(f"{name} {value}" for name, value in self.queue_parameters.items()),
+            "sender's" if self.queue_in_sender else "",
+            "bundles" if self.bundles else "",
+        ]
+        return ", ".join(part for part in parts if part)
 
     @property
     def holds_packets(self) -> int:
@@ -260,7 +279,7 @@ def make_plan(
         congestion_control={
             name: said.tcp.of_role(role) for name, role in topology.roles().items()
         },
-        competing=_competing(said, file, topology),
+        competing=_competing(said, file, topology, links),
         tor=_tor(tor),
         tgen=None if tgen is None else _generator(tgen),
     )
@@ -383,8 +402,11 @@ def _link(ends: tuple[str, str], pair: str, settings: LinkSettings, seed: int) -
         rate_bit_per_s=settings.rate_bit_per_s,
         delay_ms=settings.delay_ms,
         loss=settings.loss,
+        bundles=settings.bundles,
         queue_packets=settings.queue_packets,
         queue_in_sender=settings.queue_in_sender,
+        queue_discipline=settings.queue_discipline,
+        queue_parameters=settings.queue_parameters,
         netem_seeds=(
             derived_seed(seed, "netem", first, second),
             derived_seed(seed, "netem", second, first),
@@ -420,7 +442,9 @@ def _check_model(subject: str, model: str) -> None:
         raise InputError(f"{subject} {shown(model)} is no model: {suggestion(model, MODELS)}")
 
 
-def _competing(said: Scenario, file: Path, topology: TorTopo) -> tuple[Competing, ...]:
+def _competing(
+    said: Scenario, file: Path, topology: TorTopo, links: tuple[Link, ...]
+) -> tuple[Competing, ...]:
     """The competing streams, node by node.
 
     Two nodes of the two roles compete if both lie on some client's way to the server; their
@@ -436,6 +460,7 @@ def _competing(said: Scenario, file: Path, topology: TorTopo) -> tuple[Competing
                 f" {keys.sender} to {keys.receiver}: name two different roles on a circuit's way"
             )
         for route in routes:
+            _check_bundles(f"{label(file)}: competing[{number}]", route, links)
             competing.append(
                 Competing(
                     sender=route[0],
@@ -449,6 +474,16 @@ def _competing(said: Scenario, file: Path, topology: TorTopo) -> tuple[Competing
             )
             next_port += keys.streams
     return tuple(competing)
+
+
+def _check_bundles(subject: str, route: tuple[str, ...], links: tuple[Link, ...]) -> None:
+    """Refuse streams that would bring bundles to a link which takes none."""
+    hops = {frozenset(hop) for hop in pairwise(route)}
+    if len({link.bundles for link in links if frozenset(link.ends) in hops}) > 1:
+        raise InputError(
+            f"{subject}: from {route[0]} to {route[-1]}, some links have bundles = true and some"
+            " have not: the nodes between them would hand bundles on; say the same of all of them"
+        )
 
 
 def _routes_between(keys: CompetingKeys, topology: TorTopo) -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from testbed.plan_identity import FOLLOWS_FROM_SEED, ONLY_FOR_READERS, identity
 
-_OFF = {"null", "false", "[]", "{}"}
+_OFF = {"null", "false", "[]", "{}", '"fifo"'}
 """What a key says that one version of the testbed has and another hasn't, if it changes nothing."""
 
 _MISSING = "missing"

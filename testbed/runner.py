@@ -37,6 +37,7 @@ from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Step
 from testbed.plan import Plan
 from testbed.probes.captures import capture_pairs
+from testbed.queue_disciplines import FIFO
 from testbed.setup import cache
 from testbed.setup.builds import Build
 from testbed.setup.own_code import own_code
@@ -155,7 +156,8 @@ def _host_machine(plan: Plan, destination: Path, captures: Collection[str]) -> R
     used = [destination, cache.cache_folder(), *([Path(plan.tgen.path)] if plan.tgen else [])]
     congestion_controls = set(plan.congestion_control.values())
     congestion_controls.update(entry.congestion_control for entry in plan.competing)
-    check_host(sorted(congestion_controls), *used)
+    queue_disciplines = {link.queue_discipline for link in plan.links} - {FIFO}
+    check_host(sorted(congestion_controls), sorted(queue_disciplines), *used)
     tor = as_user(_tor_for, plan_need(plan))
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:

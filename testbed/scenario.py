@@ -4,13 +4,29 @@ Whether the topology has such links and nodes is checked where they meet, in `te
 sampled network is drawn from, in `testbed.network.drawn`.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+)
 
 from testbed.errors import InputError
+from testbed.queue_disciplines import (
+    CAKE_DIFFSERVS,
+    CAKE_ISOLATIONS,
+    DISCIPLINES,
+    FIFO,
+    OWN_KEYS,
+    SFQ_DEFAULTS,
+)
 from testbed.toml_file import (
     PROJECT,
     KeyProblemError,
@@ -23,11 +39,11 @@ from testbed.toml_file import (
 )
 from testbed.topology import ROLES
 from testbed.traffic.models import MODELS
-from testbed.units import Delay, Duration, Loss, Queue, Rate, Share
+from testbed.units import Delay, Duration, Interval, Loss, Queue, Rate, Share, Size
 
 SCENARIOS = PROJECT / "scenarios"
 
-CONGESTION_CONTROLS = ("cubic", "reno", "bbr")
+CONGESTION_CONTROLS = ("cubic", "reno", "bbr", "vegas", "westwood")
 """The kernel's TCP congestion controls that a scenario can choose."""
 
 SAMPLED = "sampled"
@@ -36,14 +52,31 @@ SAMPLED = "sampled"
 DEFAULT = "default"
 """The key of what holds for everything that has no entry of its own."""
 
-DEFAULT_QUEUE_PACKETS = 1000
-"""The queue of Mininet's own links, which is what the paper must have had (it states none)."""
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[object], object]:
+    """A validator of words: only these."""
+
+    def known(value: object) -> object:
+        if value not in choices:
+            raise ValueError(f"is unknown: {suggestion(str(value), choices)}")
+        return value
+
+    return known
 
 
-def _known_congestion_control(value: object) -> object:
-    if value not in CONGESTION_CONTROLS:
-        raise ValueError(f"is unknown: {suggestion(str(value), CONGESTION_CONTROLS)}")
+_known_congestion_control = _one_of(CONGESTION_CONTROLS)
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError("is no power of two: write for example 1024")
     return value
+
+
+def _whole_seconds(duration_s: float) -> int:
+    if duration_s != int(duration_s):
+        raise ValueError("is not a whole number of seconds, which is what the kernel counts")
+    return int(duration_s)
 
 
 def _not_blank(value: object) -> object:
@@ -53,7 +86,13 @@ def _not_blank(value: object) -> object:
 
 
 CongestionControl = Annotated[str, BeforeValidator(_known_congestion_control)]
+QueueDiscipline = Annotated[str, BeforeValidator(_one_of(tuple(DISCIPLINES)))]
+Isolation = Annotated[str, BeforeValidator(_one_of(CAKE_ISOLATIONS))]
+Diffserv = Annotated[str, BeforeValidator(_one_of(CAKE_DIFFSERVS))]
+WholeSeconds = Annotated[Duration, AfterValidator(_whole_seconds)]
+PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
 Text = Annotated[str, BeforeValidator(_not_blank)]
+Switch = Annotated[bool, Field(strict=True)]
 
 
 class ScenarioPart(BaseModel):
@@ -67,28 +106,61 @@ class LinkKeys(ScenarioPart):
 
     `queue` is the room for packets that wait for the link, on top of those that are under way
     in the delay line: a queue of 1000 packets is 1000 packets whatever the delay. With
-    `queue_in_sender` it is the sender's own network card's: `testbed.lab.links.shape`.
+    `queue_in_sender` it is the sender's own network card's, with `bundles` TCP's bundles of
+    segments cross as one: `testbed.lab.links.shape`. The keys from `target` on are those of a
+    queue discipline: `testbed.queue_disciplines`.
     """
 
     rate_bit_per_s: Rate | None = Field(None, alias="rate")
     delay_ms: Delay | None = Field(None, alias="delay")
     loss: Loss | None = None
+    bundles: Switch | None = None
     queue_packets: Queue | None = Field(None, alias="queue")
-    queue_in_sender: bool | None = Field(None, strict=True)
+    queue_in_sender: Switch | None = None
+    queue_discipline: QueueDiscipline | None = None
+
+    target_us: Interval | None = Field(None, alias="target")
+    interval_us: Interval | None = Field(None, alias="interval")
+    ecn: Switch | None = None
+    ce_threshold_us: Interval | None = Field(None, alias="ce_threshold")
+    flows: int | None = Field(None, ge=1, le=65_408, strict=True)
+    quantum_bytes: Size | None = Field(None, alias="quantum", ge=256, le=2**20)
+    memory_limit_bytes: Size | None = Field(None, alias="memory_limit")
+    drop_batch: int | None = Field(None, ge=1, le=10_000, strict=True)
+    tupdate_us: Interval | None = Field(None, alias="tupdate")
+    alpha: int | None = Field(None, ge=0, le=32, strict=True)
+    beta: int | None = Field(None, ge=0, le=32, strict=True)
+    bytemode: Switch | None = None
+    rtt_us: Interval | None = Field(None, alias="rtt")
+    isolation: Isolation | None = None
+    diffserv: Diffserv | None = None
+    ack_filter: Switch | None = None
+    depth: int | None = Field(None, ge=1, le=127, strict=True)
+    divisor: PowerOfTwo | None = Field(None, ge=1, le=65_536, strict=True)
+    perturb_s: WholeSeconds | None = Field(None, alias="perturb")
+    headdrop: Switch | None = None
+
+    def of_queue(self) -> dict[str, Any]:
+        """What it says of the queue itself, by the names of `OWN_KEYS`."""
+        return self.model_dump(exclude_none=True, include=set(OWN_KEYS))
 
 
 class LinkSettings(ScenarioPart):
     """A kind of link with everything known.
 
-    A rate in bit/s, a one-way delay in ms, the share of packets lost, the queue in packets
-    beyond those in the delay line, and whether it is in the sender's own card.
+    A rate in bit/s, a one-way delay in ms, the share of packets lost, whether bundles cross as
+    one, the queue in packets beyond those in the delay line, whether it is in the sender's own
+    card, its discipline, and what is said of that by the names of `OWN_KEYS`.
     """
 
     rate_bit_per_s: int
     delay_ms: float = 0.0
     loss: float = 0.0
-    queue_packets: int = DEFAULT_QUEUE_PACKETS
+    bundles: bool = False
+    queue_packets: int
     queue_in_sender: bool = False
+    queue_discipline: str = FIFO
+    queue_parameters: dict[str, bool | int | str] = {}
 
 
 class TcpKeys(ScenarioPart):
@@ -159,6 +231,18 @@ class Scenario(AnyScenario):
             in_order[name] = settings
         return in_order
 
+    @field_validator("links")
+    @classmethod
+    def _keys_of_their_disciplines(cls, links: dict[str, LinkKeys]) -> dict[str, LinkKeys]:
+        for pair, keys in links.items():
+            discipline, said = _said_of_queue(links, pair)
+            for key in keys.of_queue():
+                if key not in DISCIPLINES[discipline].keys:
+                    raise KeyProblemError(f"{pair}.{_name(key)}", _not_its_key(key, discipline))
+            if discipline == "sfq":
+                _check_sfq(pair, said)
+        return links
+
     def link(self, pair: str) -> LinkSettings:
         """The settings of the links between two roles; what they don't say, `default` says.
 
@@ -168,10 +252,55 @@ class Scenario(AnyScenario):
         said: dict[str, Any] = {}
         for key in (DEFAULT, pair):
             if key in self.links:
-                said |= self.links[key].model_dump(exclude_none=True)
+                said |= self.links[key].model_dump(exclude_none=True, exclude=set(OWN_KEYS))
         if "rate_bit_per_s" not in said:
             raise KeyError(pair)
-        return LinkSettings(**said)
+        discipline, parameters = _said_of_queue(self.links, pair)
+        said["queue_discipline"] = discipline
+        said["queue_packets"] = parameters.pop(
+            "queue_packets", DISCIPLINES[discipline].queue_packets
+        )
+        return LinkSettings(**said, queue_parameters=parameters)
+
+
+def _said_of_queue(links: dict[str, LinkKeys], pair: str) -> tuple[str, dict[str, Any]]:
+    """The queue discipline of the links between two roles, and what is said of it.
+
+    They belong together: a table that names a discipline takes nothing of `default`'s queue.
+    """
+    discipline, said = FIFO, dict[str, Any]()
+    for key in (DEFAULT, pair):
+        if key in links:
+            if links[key].queue_discipline:
+                discipline, said = links[key].queue_discipline or FIFO, {}
+            said |= links[key].of_queue()
+    return discipline, said
+
+
+def _name(key: str) -> str:
+    """A link's key as a scenario file has it."""
+    return LinkKeys.model_fields[key].alias or key
+
+
+def _not_its_key(key: str, discipline: str) -> str:
+    others = [name for name, other in DISCIPLINES.items() if key in other.keys]
+    its_keys = ", ".join(_name(own) for own in DISCIPLINES[discipline].keys)
+    return (
+        f"is a key of the queue discipline{'s' * (len(others) > 1)} {', '.join(others)};"
+        f" here it is {discipline}, with the keys: {its_keys}"
+    )
+
+
+def _check_sfq(pair: str, said: dict[str, Any]) -> None:
+    """Refuse what Linux refuses, and what it would cut without a word."""
+    keys = SFQ_DEFAULTS | said
+    most = min(keys["flows"], keys["divisor"]) * keys["depth"]
+    if not 2 <= keys["queue_packets"] <= most:
+        raise KeyProblemError(
+            f"{pair}.queue",
+            f"= {keys['queue_packets']} packets: sfq holds at least 2, and here at most"
+            f" flows * depth = {most}",
+        )
 
 
 class NetworkKeys(ScenarioPart):
@@ -189,7 +318,7 @@ class NetworkKeys(ScenarioPart):
     authorities: int = Field(1, ge=1, strict=True)
     places: Text | None = None
     loss: Loss = 0.0
-    queue_packets: Queue = Field(DEFAULT_QUEUE_PACKETS, alias="queue")
+    queue_packets: Queue = Field(DISCIPLINES[FIFO].queue_packets, alias="queue")
 
 
 class SampledScenario(AnyScenario):

@@ -147,7 +147,7 @@ class LabShell(Cmd):
                 f"{link.rate_bit_per_s / 1e6:g}",
                 f"{link.delay_ms:g}",
                 f"{link.loss * 100:g}",
-                f"{link.queue_packets}" + (" (sender's)" if link.queue_in_sender else ""),
+                f"{link.queue_packets}" + (f" ({link.queue_kind})" if link.queue_kind else ""),
             )
         self._console.print(table)
 

@@ -61,6 +61,8 @@ _LOSS = _Kind("", "0.1 %", "0 %", "100 %")
 _SHARE = _Kind("", "95 %", "0 %", "100 %")
 _DURATION = _Kind("s", "5 min", "1 ms", "168 h")
 _QUEUE = _Kind("packet", "1000 packets", "1 packet", "10000000 packets")
+_INTERVAL = _Kind("us", "100 ms", "10 us", "1000 s")
+_SIZE = _Kind("B", "1514 B", "1 B", "2 GB")
 
 # The kernel's netem keeps a probability in 32 bits; what is smaller would silently be no loss.
 _SMALLEST_LOSS = Decimal(2) ** -32
@@ -135,10 +137,25 @@ def queue_packets(value: object) -> int:
     Raises:
         ValueError: it is no whole number of packets; the message is a predicate.
     """
-    packets = _within_bounds(value, _QUEUE)
-    if packets != packets.to_integral_value():
-        raise ValueError(f'is not a whole number of packets: write for example "{_QUEUE.example}"')
-    return int(packets)
+    return _whole_number(value, _QUEUE, "packets")
+
+
+def interval_us(value: object) -> int:
+    """The time in whole microseconds that a text such as "100 ms" means (10 us to 1000 s).
+
+    Raises:
+        ValueError: it is no such time; the message is a predicate.
+    """
+    return _whole_number(value, _INTERVAL, "microseconds")
+
+
+def size_bytes(value: object) -> int:
+    """The number of bytes that a text such as "1514 B" or "32 MB" means (1 B to 2 GB).
+
+    Raises:
+        ValueError: it is no whole number of bytes; the message is a predicate.
+    """
+    return _whole_number(value, _SIZE, "bytes")
 
 
 Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
@@ -153,6 +170,18 @@ Duration = Annotated[float, BeforeValidator(duration_s)]
 """A model's field in seconds, read from a text such as "5 min"."""
 Queue = Annotated[int, BeforeValidator(queue_packets)]
 """A model's field in packets, read from a text such as "1000 packets"."""
+Interval = Annotated[int, BeforeValidator(interval_us)]
+"""A model's field in microseconds, read from a text such as "100 ms"."""
+Size = Annotated[int, BeforeValidator(size_bytes)]
+"""A model's field in bytes, read from a text such as "1514 B"."""
+
+
+def _whole_number(value: object, kind: _Kind, unit: str) -> int:
+    """The value in the kind's unit, of which there are no parts."""
+    number = _within_bounds(value, kind)
+    if number != number.to_integral_value():
+        raise ValueError(f'is not a whole number of {unit}: write for example "{kind.example}"')
+    return int(number)
 
 
 def _within_bounds(value: object, kind: _Kind, hint: str = "") -> Decimal:

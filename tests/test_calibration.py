@@ -15,6 +15,7 @@ from testbed.errors import TestbedError
 from testbed.lab.calibration import (
     CONFIDENCE,
     DirectionCounts,
+    LoadCounts,
     Measured,
     judge,
     lost_packets_interval,
@@ -28,8 +29,11 @@ WINDOW_S = 10_000 * 1514 * 8 / 300e6
 """In which 300 Mbit/s are 10 000 frames of 1514 bytes."""
 
 
-def counts(loss: float = 0.001, lost: int = 110, **changes: object) -> DirectionCounts:
+def counts(
+    loss: float = 0.001, lost: int = 110, *, bundles: bool = False, **changes: object
+) -> DirectionCounts:
     link = Link(
+        bundles=bundles,
         ends=("middle1", "exit1"),
         roles=("middle", "exit"),
         rate_bit_per_s=300_000_000,
@@ -46,6 +50,10 @@ def counts(loss: float = 0.001, lost: int = 110, **changes: object) -> Direction
         rate_window_s=WINDOW_S,
         rate_packets=10_000,
         sent_segments=SENT,
+        passed_segments=SENT - lost,
+        passed_bundles=SENT - lost,
+        lost_by_link=lost,
+        dropped_by_queue=0,
         arrived_packets=SENT - lost,
         bundled_segments=0,
     )
@@ -123,6 +131,87 @@ def test_losses_of_different_links_are_pooled_apart() -> None:
     assert wrong(rows) == []
 
 
+def test_what_a_queue_dropped_the_link_has_not_lost() -> None:
+    assert wrong(judge([counts(arrived_packets=SENT - 110 - 500, dropped_by_queue=500)])) == []
+
+
+def in_bundles(lost: int = 55, segments_lost: int = 110, **changes: object) -> DirectionCounts:
+    """Two segments a bundle, on average, of which each thousandth is lost."""
+    passed = SENT // 2 - lost
+    right = counts(bundles=True).model_copy(
+        update={
+            "lost_by_link": lost,
+            "passed_bundles": passed,
+            "arrived_packets": passed,
+            "passed_segments": SENT - segments_lost,
+            "bundled_segments": SENT // 2,
+        }
+    )
+    return right.model_copy(update=changes)
+
+
+def test_bundles_are_lost_as_one() -> None:
+    rows = judge([in_bundles()])
+    assert wrong(rows) == []
+    by_name = {row.what: row for row in rows if row.link != "all"}
+    assert by_name["loss"].packets == SENT // 2
+    assert by_name["loss"].observed == pytest.approx(0.001)
+    assert by_name["segment_loss"].observed == pytest.approx(0.001)
+    assert by_name["segments_per_bundle"].observed == pytest.approx(2)
+    assert "bundled_segments" not in by_name
+
+
+def test_the_interval_of_lost_bundles_is_that_of_bundles() -> None:
+    least, most = lost_packets_interval(SENT // 2, 0.001, CONFIDENCE)
+    assert most / (SENT // 2) > lost_packets_interval(SENT, 0.001, CONFIDENCE)[1] / SENT
+    assert wrong(judge([in_bundles(lost=least), in_bundles(lost=most)])) == []
+    assert wrong(judge([in_bundles(lost=most + 1)])) == ["loss", "loss"]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"arrived_packets": SENT // 2 - 54}, "divided_bundles"),
+        ({"segments_lost": 110 + 300}, "segment_loss"),
+        ({"passed_bundles": SENT - 110, "arrived_packets": SENT - 110}, "segments_per_bundle"),
+    ],
+)
+def test_bundles_that_are_none_are_wrong(change: dict[str, Any], what: str) -> None:
+    assert what in wrong(judge([in_bundles(**change)]))
+
+
+def test_segments_are_not_counted_where_the_queue_drops_bundles() -> None:
+    """It counts what it drops, and not how many segments that were."""
+    rows = judge([in_bundles(dropped_by_queue=3)])
+    assert "segment_loss" not in [row.what for row in rows]
+
+
+def loaded(most_ms: float = 40.0) -> DirectionCounts:
+    load = LoadCounts(
+        queue_delays_ms=(*[10.0] * 100, *[30.0] * 99, most_ms),
+        datagram_delays_ms=(14.5, 14.5, 14.5),
+        window_s=1.0,
+        sent_bytes=37_500_000,
+        dropped_by_queue=25,
+    )
+    return counts(load=load)
+
+
+def test_what_waits_under_a_full_load_is_shown_and_held_against_the_queues_length() -> None:
+    rows = judge([loaded()])
+    assert wrong(rows) == []
+    seen = {row.what: row.observed for row in rows}
+    assert (seen["queue_delay_ms"], seen["queue_delay_p95_ms"]) == (20.0, 30.0)
+    assert seen["datagram_delay_ms"] == pytest.approx(2.0)
+    assert seen["carried"] == pytest.approx(1.0)
+    assert seen["queue_drops"] == pytest.approx(25 / (25 + 37_500_000 / 1514), rel=1e-4)
+    # A thousand frames at 300 Mbit/s take 40.4 ms.
+    assert wrong(judge([loaded(most_ms=41.5)])) == ["queue_delay_max_ms"]
+    console = Console(file=io.StringIO(), width=80)
+    assert print_calibration(console, rows)
+    assert "fifo   middle1 to exit1  20.00   30.00" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_what_was_counted_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     file = tmp_path / "raw" / "calibration.jsonl"
@@ -156,6 +245,7 @@ duration = "5 min"
 default = { rate = "300 Mbit/s" }
 client-guard = { rate = "20 Mbit/s", delay = "3 ms", queue = "50 packets" }
 middle-exit = { delay = "12.5 ms", loss = "0.1 %" }
+exit-server = { queue_in_sender = true }
 """
 
 CALIBRATE = """
@@ -191,3 +281,70 @@ def test_bundles_of_segments_are_found(tmp_path: Path) -> None:
     bundled = [row for row in rows if row.what == "bundled_segments"]
     assert len(bundled) == 2 * 6
     assert not any(row.ok for row in bundled)
+
+
+QUEUES = """
+from pathlib import Path
+from testbed.lab.calibration import run_calibration
+from testbed.plan import make_plan
+
+here = Path(__file__).parent
+plan = make_plan(str(here.parent / "links.toml"), "vanilla")
+kinds = [
+    {"queue_discipline": "fq_codel", "queue_packets": 10_240},
+    {"queue_discipline": "codel", "queue_parameters": {"target_us": 20_000}},
+    {"queue_discipline": "pie"},
+    {"queue_discipline": "cake", "queue_packets": 10_240, "delay_ms": 12.5},
+    {"queue_discipline": "sfq", "queue_packets": 127, "queue_parameters": {"perturb_s": 5}},
+    {"bundles": True, "loss": 0.01},
+]
+links = tuple(link.model_copy(update={"rate_bit_per_s": 10_000_000, "loss": 0.0,
+                                      "queue_in_sender": False} | kind)
+              for link, kind in zip(plan.links, kinds, strict=True))
+run_calibration(plan.model_copy(update={"links": links}), here)
+"""
+
+
+@pytest.fixture(scope="module")
+def queues(tmp_path_factory: pytest.TempPathFactory) -> list[Measured]:
+    """A link of each queue discipline, and one of bundles."""
+    folder = tmp_path_factory.mktemp("queues")
+    (folder / "links.toml").write_text(SCENARIO)
+    run_inside(QUEUES, folder / "machine")
+    return read_calibration(folder / "machine")
+
+
+@pytest.mark.experiment
+@pytest.mark.parametrize(
+    ("queue", "least_ms", "most_ms"),
+    [
+        # What four streams without delay keep under way at least is a good part of it: some
+        # packets each, of 1.2 ms.
+        ("fq_codel", 2, 30),
+        ("codel", 10, 50),
+        ("pie", 5, 30),
+        ("cake", 2, 15),
+        # Nothing but its length: 127 packets of 1.2 ms.
+        ("sfq", 100, 154),
+    ],
+)
+def test_each_queue_discipline_keeps_its_delay(
+    queues: list[Measured], queue: str, least_ms: float, most_ms: float
+) -> None:
+    """And the link its own: what is in the delay line is not in the queue."""
+    rows = [row for row in queues if row.queue == queue]
+    assert [row for row in rows if not row.ok] == []
+    assert {row.what for row in rows} >= {"delay_ms", "rate_bit_per_s", "loss"}
+    medians_ms = [row.observed for row in rows if row.what == "queue_delay_ms"]
+    assert len(medians_ms) == 2
+    assert all(least_ms <= median_ms <= most_ms for median_ms in medians_ms), medians_ms
+    others_ms = [row.observed for row in rows if row.what == "datagram_delay_ms"]
+    if queue in ("fq_codel", "cake", "sfq"):  # flows have queues of their own
+        assert all(other_ms < least_ms for other_ms in others_ms), others_ms
+
+
+@pytest.mark.experiment
+def test_bundles_cross_as_one_and_are_lost_as_one(queues: list[Measured]) -> None:
+    rows = [row for row in queues if row.queue == "fifo"]
+    assert [row for row in rows if not row.ok] == []
+    assert len([row for row in rows if row.what == "segments_per_bundle"]) == 2

@@ -48,7 +48,7 @@ def test_a_kernel_that_lacks_something(lacking: str, monkeypatch: pytest.MonkeyP
     trials = {"veth": host_kernel.TRIALS["veth"], lacking: wrong, "pfifo": "exit 1"}
     monkeypatch.setattr(host_kernel, "TRIALS", trials)
     with pytest.raises(InputError, match=f"this host's kernel has no {lacking} \\(.*use --machine"):
-        check_host(["cubic"])
+        check_host(["cubic"], [])
 
 
 @pytest.mark.root
@@ -60,6 +60,17 @@ def test_a_kernel_that_lacks_a_congestion_control(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.root
+def test_a_kernel_that_lacks_a_queue_discipline(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = {
+        "veth": host_kernel.TRIALS["veth"],
+        "a place": "tc qdisc add dev trial0 root handle 10: prio",
+    }
+    monkeypatch.setattr(host_kernel, "TRIALS", trials)
+    assert host_kernel.refusal([], ["pfifo", "bfifo"]) == ""
+    assert host_kernel.refusal([], ["pfifo", "nonsense"]).startswith("no nonsense (")
+
+
+@pytest.mark.root
 def test_the_trial_leaves_nothing() -> None:
     before = interfaces()
     host_kernel.refusal()
@@ -68,9 +79,9 @@ def test_the_trial_leaves_nothing() -> None:
 
 @pytest.mark.root
 def test_a_path_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_kernel, "refusal", lambda _controls: "")
+    monkeypatch.setattr(host_kernel, "refusal", lambda *_needed: "")
     with pytest.raises(InputError, match="/run/user/results: the host machine can't see"):
-        check_host(["cubic"], Path("/tmp"), Path("/run/user/results"))
+        check_host(["cubic"], [], Path("/tmp"), Path("/run/user/results"))
 
 
 def test_its_runs_have_a_folder_of_their_own() -> None:

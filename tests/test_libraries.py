@@ -14,6 +14,7 @@ from pyroute2.netlink.rtnl.tcmsg import plugins, sched_netem, tcmsg
 
 from testbed.errors import TestbedError
 from testbed.lab import links
+from testbed.plan import make_plan
 from testbed.tor import network
 
 ANSWERS = {
@@ -61,7 +62,8 @@ def test_netem_is_told_its_delay_and_seed() -> None:
     own = tcmsg()
     own["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", sched_netem.get_parameters({}))]
     own.encode()
-    message = links._netem(7, delay_ns=12_500_000, loss=0.001, seed=2**62 + 5)
+    link = make_plan("SharedDropping", "vanilla").links_between("middle", "exit")[0]
+    message = links._message(7, 1, 2, "netem", links._netem_options(link, seed=2**62 + 5))
     message.encode()
     # Length 12, the attribute's number, 64 bits.
     assert struct.pack("=HHq", 12, 10, 12_500_000) in message.data

@@ -107,7 +107,10 @@ def test_key_depends_on_what_a_patch_says_not_where_it_lies(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("place", "matters"),
     [
-        *((place, True) for place in ("seed", "duration_s", "links.0.loss", "tor.variant")),
+        *(
+            (place, True)
+            for place in ("seed", "duration_s", "links.0.loss", "tor.variant", "links.0.bundles")
+        ),
         *((place, True) for place in ("tor.patches.0.sha256", "tgen.sha256", "competing.0.port")),
         *((place, False) for place in ("scenario_title", "variant_title", "traffic_overridden")),
         *((place, False) for place in ("tor.patches.0.path", "tgen.path")),
@@ -255,6 +258,12 @@ def test_refuses_traffic(traffic: str) -> None:
             "[links]",
             '[[competing]]\nfrom = "exit"\nto = "exit"\nstreams = 1\n[links]',
             "competing[1]: two_clients has no way from exit to exit",
+        ),
+        (
+            "[links]",
+            '[[competing]]\nfrom = "client"\nto = "middle"\nstreams = 1\n[links]\n'
+            "guard-middle = { bundles = true }",
+            "competing[1]: from client1 to middle1, some links have bundles = true and some",
         ),
     ],
 )

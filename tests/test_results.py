@@ -519,7 +519,7 @@ def test_full_queues_are_told_and_allowed(tmp_path: Path, plan: Plan, facts: Mac
             row |= {"overflowed_packets": 300, "dropped_packets": 320}
     summary = finished(tmp_path / "run", plan, facts, links=links)
     assert summary.valid
-    told = "packets that found a queue full: 300 from middle to exit, 7 from server to exit"
+    told = "packets that a queue dropped: 300 from middle to exit, 7 from server to exit"
     assert summary.notes[0] == told
     assert not [check for check in summary.checks if "queue" in check.name]
     (loss,) = [check for check in summary.checks if check.name == "loss from middle to exit"]

@@ -180,7 +180,7 @@ def test_a_reading_of_links_has_the_time_of_its_begin(
         directions = (SimpleNamespace(sender="exit1", receiver="middle1"),) * 2
 
         def counters(self, _direction: object) -> LinkCounters:
-            return LinkCounters(*[int(time.time())] * 5)
+            return LinkCounters(*[int(time.time())] * 6)
 
         def arrivals(self, _direction: object) -> tuple[int, int]:
             return int(time.time()), 0

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import InputError
-from testbed.scenario import DEFAULT_QUEUE_PACKETS, Scenario, read_scenario
+from testbed.queue_disciplines import DISCIPLINES
+from testbed.scenario import LinkKeys, Scenario, read_scenario
 
 GOOD = """
 title = "A network"
@@ -41,7 +42,7 @@ def test_reads_every_key(tmp_path: Path) -> None:
     assert scenario.duration_s == 300
     shared = scenario.link("middle-exit")
     assert (shared.rate_bit_per_s, shared.delay_ms, shared.loss) == (300_000_000, 12.5, 0.001)
-    assert shared.queue_packets == DEFAULT_QUEUE_PACKETS
+    assert (shared.queue_packets, shared.queue_discipline, shared.bundles) == (1000, "fifo", False)
     assert scenario.link("client-guard").delay_ms == 0
     assert scenario.tcp.of_role("guard") == "cubic"
 
@@ -59,6 +60,89 @@ def test_link_overrides_default_key_by_key(tmp_path: Path) -> None:
     assert scenario.link("client-guard").delay_ms == 3
     assert scenario.link("guard-middle").delay_ms == 12.5
     assert scenario.link("guard-middle").queue_packets == 7
+
+
+def test_reads_a_queue_discipline_with_its_keys(tmp_path: Path) -> None:
+    keys = 'queue_discipline = "fq_codel", target = "3 ms", ecn = false, memory_limit = "4 MB"'
+    link = read(tmp_path, GOOD.replace('loss = "0.1 %"', keys)).link("middle-exit")
+    assert (link.queue_discipline, link.queue_packets) == ("fq_codel", 10_240)
+    said = {"target_us": 3000, "ecn": False, "memory_limit_bytes": 4_000_000}
+    assert link.queue_parameters == said
+
+
+def test_a_discipline_takes_nothing_of_another_ones_keys(tmp_path: Path) -> None:
+    """Else a `default` with a queue would forbid every link to be cake."""
+    default = '"300 Mbit/s", queue_discipline = "codel", queue = "7 packets", interval = "9 ms" }'
+    text = GOOD.replace('"300 Mbit/s" }', default)
+    text = text.replace('loss = "0.1 %"', 'queue_discipline = "cake", rtt = "50 ms"')
+    scenario = read(tmp_path, text)
+    cake, codel = scenario.link("middle-exit"), scenario.link("guard-middle")
+    assert (cake.queue_packets, cake.queue_parameters) == (10_240, {"rtt_us": 50_000})
+    assert (codel.queue_discipline, codel.queue_packets) == ("codel", 7)
+    assert codel.queue_parameters == {"interval_us": 9000}
+
+
+VALUES = {
+    "queue": '"9 packets"',
+    **dict.fromkeys(("target", "interval", "ce_threshold", "tupdate", "rtt"), '"20 ms"'),
+    **dict.fromkeys(("ecn", "bytemode", "ack_filter", "headdrop"), "true"),
+    **dict.fromkeys(("quantum", "memory_limit"), '"3000 B"'),
+    **dict.fromkeys(("flows", "drop_batch", "alpha", "beta", "depth", "divisor"), "16"),
+    **{"perturb": '"10 s"', "isolation": '"flows"', "diffserv": '"besteffort"'},
+}
+
+
+@pytest.mark.parametrize("name", DISCIPLINES)
+def test_every_key_of_a_discipline_is_read(tmp_path: Path, name: str) -> None:
+    keys = [LinkKeys.model_fields[key].alias or key for key in DISCIPLINES[name].keys]
+    said = ", ".join(f"{key} = {VALUES[key]}" for key in keys)
+    text = GOOD.replace('loss = "0.1 %"', f'queue_discipline = "{name}", {said}')
+    link = read(tmp_path, text).link("middle-exit")
+    assert {"queue_packets", *link.queue_parameters} >= set(DISCIPLINES[name].keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "advice"),
+    [
+        ('queue_discipline = "fqcodel"', 'unknown: did you mean "fq_codel"? (there are: fifo, fq_'),
+        ("queue_discipline = 1", "is unknown: there are: fifo, fq_codel, codel, pie, cake, sfq"),
+        ('queue_disipline = "pie"', 'did you mean "queue_discipline"?'),
+        (
+            'target = "5 ms"',
+            "links.middle-exit.target is a key of the queue disciplines fq_codel, codel, pie;"
+            " here it is fifo, with the keys: queue",
+        ),
+        (
+            'queue_discipline = "sfq", rtt = "5 ms"',
+            "links.middle-exit.rtt is a key of the queue discipline cake; here it is sfq, with the"
+            " keys: queue, flows, depth, divisor, quantum, perturb, headdrop",
+        ),
+        ('queue_discipline = "cake", queue = "9 packets"', "links.middle-exit.queue is a key of"),
+        ('queue_discipline = "codel", target = "5 MB"', "is an amount of data, not a time"),
+        ('queue_discipline = "codel", target = "5"', 'has no unit: write for example "5 ms"'),
+        ('queue_discipline = "codel", target = "1 us"', 'is below the least possible, "10 us"'),
+        ('queue_discipline = "codel", target = "10.5 us"', "whole number of microseconds"),
+        ('queue_discipline = "fq_codel", quantum = "5 ms"', "is a time, not an amount of data"),
+        ('queue_discipline = "fq_codel", quantum = "100 B"', "greater than or equal to 256"),
+        ('queue_discipline = "fq_codel", flows = 0', "links.middle-exit.flows = 0 is wrong"),
+        (
+            'queue_discipline = "pie", ecn = "yes"',
+            'ecn = "yes" is wrong: it should be a valid bool',
+        ),
+        ('queue_discipline = "cake", isolation = "flow"', 'did you mean "flows"?'),
+        ('queue_discipline = "sfq", divisor = 1000', "is no power of two: write for example 1024"),
+        ('queue_discipline = "sfq", perturb = "1.5 s"', "is not a whole number of seconds"),
+        ('queue_discipline = "sfq", flows = 2, depth = 3', "at most flows * depth = 6"),
+        ('queue_discipline = "sfq", queue = "1 packet"', "1 packets: sfq holds at least 2"),
+        (
+            'bundles = "yes"',
+            'links.middle-exit.bundles = "yes" is wrong: it should be a valid bool',
+        ),
+        ("bundles = 1", "links.middle-exit.bundles = 1 is wrong: it should be a valid boolean"),
+    ],
+)
+def test_refuses_of_a_link(tmp_path: Path, keys: str, advice: str) -> None:
+    assert advice in refused(tmp_path, GOOD.replace('loss = "0.1 %"', keys))
 
 
 def test_congestion_control_for_all_or_by_role(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ from testbed import units
         (units.duration_s, "90 s", 90.0),
         (units.queue_packets, "1000 packets", 1000),
         (units.queue_packets, "1 packet", 1),
+        (units.interval_us, "5 ms", 5000),
+        (units.interval_us, "0.1 s", 100_000),
+        (units.size_bytes, "1514 B", 1514),
+        (units.size_bytes, "32 MB", 32_000_000),
     ],
 )
 def test_reads(read: Callable[[object], float], text: str, number: float) -> None:
@@ -78,6 +82,10 @@ def test_reads(read: Callable[[object], float], text: str, number: float) -> Non
         (units.queue_packets, "0.5 packets", "below the least possible"),
         (units.queue_packets, "1.5 packets", "is not a whole number of packets"),
         (units.queue_packets, "0 packets", "below the least possible"),
+        (units.interval_us, "10.5 us", "is not a whole number of microseconds"),
+        (units.interval_us, "5 B", "is an amount of data, not a time"),
+        (units.size_bytes, "1.5 B", "is not a whole number of bytes"),
+        (units.size_bytes, "1514", 'has no unit: write for example "1514 B"'),
         (units.queue_packets, "40 ms", "is a time, not a number of packets"),
     ],
 )

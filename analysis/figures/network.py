@@ -64,7 +64,7 @@ def settings_of(link: Link) -> str:
         f"{link.rate_bit_per_s / 1e6:g} Mbit/s",
         f"{link.delay_ms:g} ms" if link.delay_ms else "",
         f"{100 * link.loss:g} % loss" if link.loss else "",
-        f"queue {link.queue_packets}" + (" (sender's)" if link.queue_in_sender else ""),
+        f"queue {link.queue_packets}" + (f" ({link.queue_kind})" if link.queue_kind else ""),
     ]
     return "\n".join(line for line in lines if line)
 

@@ -9,7 +9,7 @@ import statistics
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,10 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed.errors import TestbedError
+from testbed.lab.links import LinkCounters
 from testbed.lab.network import Direction, Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan import FULL_SIZE_PACKET_BYTES, Link, Plan, PlanPart
 from testbed.probes.record import Record
+from testbed.queue_disciplines import FIFO
 
 CALIBRATION_FILE = "calibration.jsonl"
 """In a directory's `raw/`: a line per direction, written when all of them are measured."""
@@ -42,11 +44,28 @@ EXCESS = 1.05
 WARM_UP_PACKETS = 2_000
 """So many packets' time the excess fills the queue before the rate is measured."""
 
+LOAD_STREAMS = 4
+LOAD_SAMPLES = 200
+LOAD_INTERVAL_S = 0.025
+LEAST_LOAD_WARM_UP_S = 3.0
+"""The full load: so many TCP streams in one direction, watched for five seconds.
+
+With each sample a datagram is sent, so that there is a flow that hardly sends.
+"""
+
+MOST_WAITING_PACKETS = 1000
+"""In queues with a discipline, whose own bounds are meant for the fastest links."""
+
+MOST_BUNDLE_SEGMENTS = 45
+"""Linux's bundles have at most 64 kB (GSO_LEGACY_MAX_SIZE in include/linux/netdevice.h)."""
+
 MOST_STREAMS = 8
 STREAM_PACKETS = 44
 """What one stream's window holds at most: 64 kB."""
 
 _IPERF_PORT = 5201
+_SO_TIMESTAMPNS = 35
+"""Of Linux (include/uapi/asm-generic/socket.h); Python has no name for it."""
 _DATAGRAM_BYTES = 1472
 _SEGMENT_BYTES = 1448
 """Payload of a full-size packet: of UDP, and of TCP with timestamps."""
@@ -54,6 +73,24 @@ _SEGMENT_BYTES = 1448
 _START_TRIES = 3
 _POLL_INTERVAL_S = 0.05
 _PATIENCE_S = 30.0
+
+
+class LoadCounts(PlanPart):
+    """What was counted on one direction of a link while TCP gave it all that it takes.
+
+    Attributes:
+        queue_delays_ms: what waited in the queue at each sample, as the time in which the link
+            sends it.
+        datagram_delays_ms: one way, of each datagram of another flow that arrived.
+        sent_bytes: by the link in `window_s`, as whole frames.
+        dropped_by_queue: packets, or bundles, in that time.
+    """
+
+    queue_delays_ms: tuple[float, ...]
+    datagram_delays_ms: tuple[float, ...]
+    window_s: float
+    sent_bytes: int
+    dropped_by_queue: int
 
 
 class DirectionCounts(PlanPart):
@@ -65,8 +102,11 @@ class DirectionCounts(PlanPart):
         rate_window_s, rate_packets: how many full-size packets arrived in that time while more
             was offered than the link carries.
         sent_segments: by TCP, retransmissions included, as the sender's TCP counts them.
-        arrived_packets: of these, on the receiver's interface, before anything is put together.
+        passed_segments, passed_bundles: of these, by the link, past its loss and its queue.
+        lost_by_link, dropped_by_queue: packets, or bundles where they cross as one.
+        arrived_packets: on the receiver's interface, before anything is put together.
         bundled_segments: those that crossed the link as part of a bundle and not by themselves.
+        load: on one link of each kind.
     """
 
     sender: str
@@ -76,8 +116,13 @@ class DirectionCounts(PlanPart):
     rate_window_s: float
     rate_packets: int
     sent_segments: int
+    passed_segments: int
+    passed_bundles: int
+    lost_by_link: int
+    dropped_by_queue: int
     arrived_packets: int
     bundled_segments: int
+    load: LoadCounts | None = None
 
 
 @dataclass(frozen=True)
@@ -87,18 +132,25 @@ class Measured:
     Attributes:
         link: its ends, the clients' side first; "all" for a pooled loss.
         direction: sender and receiver.
-        what: `delay_ms`, `rate_bit_per_s`, `loss` (a share) or `bundled_segments`.
-        tolerance: the least and the most that is right.
+        queue: its discipline; empty for a pooled loss.
+        what: `delay_ms`, `rate_bit_per_s`, `loss` (a share); `bundled_segments`, or where bundles
+            cross as one `segments_per_bundle`, `segment_loss` (a share) and `divided_bundles`;
+            under a full load `queue_delay_ms` (median), `queue_delay_p95_ms`,
+            `queue_delay_max_ms`, `datagram_delay_ms` (median, without the link's), `carried` and
+            `queue_drops` (shares).
+        expected: None where the scenario says nothing of it.
+        tolerance: the least and the most that is right; None for what is shown, not judged.
         packets: how many the observation rests on.
         ok: whether the observation is in the tolerance.
     """
 
     link: str
     direction: str
+    queue: str
     what: str
-    expected: float
+    expected: float | None
     observed: float
-    tolerance: tuple[float, float]
+    tolerance: tuple[float, float] | None
     packets: int
     ok: bool
 
@@ -114,10 +166,14 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int = 1) -> None:
     - Rate: both directions at once are offered 5 % more than they carry, by UDP; the packets that
       arrive are counted as whole Ethernet frames, as the rate is.
     - Loss: TCP streams in both directions at once, since TCP is what bundles segments; their
-      windows together stay below the queue, so that nothing but the loss drops a packet. All
-      segments count, acknowledgements too.
+      windows together stay below the queue, so that a FIFO drops no packet. All segments count,
+      acknowledgements too. What the queue drops is no loss of the link.
     - Bundles: HTB counts how often it let something pass, netem how many segments that were. Links
-      with their queue in the sender let bundles pass in a run, but not here.
+      with their queue in the sender let bundles pass in a run, but not here, unless they cross as
+      one.
+    - The queue under a full load, on the first link of each kind, one direction after the other:
+      TCP streams with all the window that they want. What waits is asked of the kernel; what is
+      still in the delay line is not in it. Datagrams of another flow show what that meets.
 
     A queue must hold what a sender gives it in the millisecond at which iperf3 paces its stream,
     8 packets at 100 Mbit/s: a shorter one drops packets that the link had time for.
@@ -138,7 +194,9 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int = 1) -> None:
         for number, link in enumerate(plan.links, start=1):
             record.step(f"calibrating {_link_name(link)} ({number} of {len(plan.links)})")
             with (logs / f"iperf3-{_link_name(link)}.log").open("wb") as log:
-                rows += _LinkUnderTest(lab, link, log.fileno()).counts()
+                first = next(one for one in plan.links if _kind(one) == _kind(link))
+                test = _LinkUnderTest(lab, link, log.fileno())
+                rows += test.counts(with_load=link is first)
         record.step("done")
     lines = "".join(row.model_dump_json() + "\n" for row in rows)
     (directory / "raw" / CALIBRATION_FILE).write_text(lines, encoding="utf-8")
@@ -167,58 +225,107 @@ def judge(counts: Sequence[DirectionCounts]) -> list[Measured]:
     the 99 % interval. So a right lab fails one calibration in a hundred per such test: with
     another seed it passes. Where the link loses nothing, nothing may be lost, and no segment may
     ever cross a link in a bundle.
+
+    Where bundles cross as one, the same holds of the number of lost bundles; as many must arrive
+    as have passed; and they must be bundles: more than one segment each on average. Of the
+    segments the same share is lost, but by chance more or less of them than if each were lost by
+    itself: the interval is that of bundles which differ in size as much as they can.
+
+    Under a full load no more may wait than the queue holds. The rest is shown, and not judged.
     """
     lossy = [one for one in counts if one.link.loss > 0]
     confidence = CONFIDENCE ** (1 / max(1, len(lossy)))
     rows = [row for one in counts for row in _judge_direction(one, confidence)]
-    for loss in sorted({one.link.loss for one in lossy}):
-        alike = [one for one in lossy if one.link.loss == loss]
-        rows.append(_judge_loss("all", f"{len(alike)} directions", alike, CONFIDENCE))
+    for loss, bundles in sorted({(one.link.loss, one.link.bundles) for one in lossy}):
+        alike = [one for one in lossy if (one.link.loss, one.link.bundles) == (loss, bundles)]
+        rows.append(_judge_loss(("all", f"{len(alike)} directions", ""), alike, CONFIDENCE))
     return rows
 
 
 def print_calibration(console: Console, rows: Iterable[Measured]) -> bool:
     """Print a line per direction, what is wrong in red; whether all is right."""
-    table = Table(box=None, title="observed / said (least to most that is right)")
-    for heading in ("link", "direction", "delay, ms", "rate, Mbit/s", "loss, %", "bundled"):
-        table.add_column(heading, no_wrap=heading in ("link", "direction"))
-    all_ok = True
-    for (link, direction), properties in groupby(rows, lambda row: (row.link, row.direction)):
-        by_name = {row.what: row for row in properties}
-        all_ok = all_ok and all(row.ok for row in by_name.values())
-        cells = [_cell(by_name.get(what), *_SHOWN_AS[what]) for what in _SHOWN_AS]
-        table.add_row(link, direction, *cells)
-    console.print(table)
+    rows = list(rows)
+    for title, first, shown_as in (
+        ("observed / said (least to most that is right)", "link", _SHOWN_AS),
+        ("where bundles cross as one, and are lost as one", "link", _BUNDLES_SHOWN_AS),
+        ("under a full load: ms in the queue, most / room; shares in %", "queue", _LOAD_SHOWN_AS),
+    ):
+        if any(row.what in shown_as for row in rows):
+            console.print(_table(title, rows, first, shown_as))
+    all_ok = all(row.ok for row in rows)
     console.print("All links are as the scenario says." if all_ok else "Links are not as said.")
     return all_ok
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """How a property is printed: its heading, a factor, and how many decimals."""
+
+    heading: str
+    factor: float
+    decimals: int
+
+
 _SHOWN_AS = {
-    "delay_ms": (1.0, 3),
-    "rate_bit_per_s": (1e-6, 2),
-    "loss": (100.0, 4),
-    "bundled_segments": (1.0, 0),
+    "delay_ms": _Shown("delay, ms", 1.0, 3),
+    "rate_bit_per_s": _Shown("rate, Mbit/s", 1e-6, 2),
+    "loss": _Shown("loss, %", 100.0, 4),
+    "bundled_segments": _Shown("bundled", 1.0, 0),
 }
-"""The factor and the decimals with which a property is printed."""
+_BUNDLES_SHOWN_AS = {
+    "segments_per_bundle": _Shown("segments each", 1.0, 2),
+    "divided_bundles": _Shown("divided", 1.0, 0),
+    "segment_loss": _Shown("segments lost, %", 100.0, 4),
+}
+_LOAD_SHOWN_AS = {
+    "queue_delay_ms": _Shown("median", 1.0, 2),
+    "queue_delay_p95_ms": _Shown("95 %", 1.0, 2),
+    "queue_delay_max_ms": _Shown("most", 1.0, 1),
+    "datagram_delay_ms": _Shown("other", 1.0, 2),
+    "carried": _Shown("carried", 100.0, 1),
+    "queue_drops": _Shown("drops", 100.0, 3),
+}
 
 
-def _cell(row: Measured | None, factor: float, decimals: int) -> str:
+def _table(
+    title: str, rows: Sequence[Measured], first: str, shown_as: Mapping[str, _Shown]
+) -> Table:
+    """A line per direction, with what there is of these properties."""
+    table = Table(box=None, title=title)
+    there = [what for what in shown_as if any(row.what == what for row in rows)]
+    for heading in (first, "direction", *(shown_as[what].heading for what in there)):
+        table.add_column(heading, no_wrap=heading in (first, "direction"))
+    for (link, direction), properties in groupby(rows, lambda row: (row.link, row.direction)):
+        by_name = {row.what: row for row in properties}
+        cells = [_cell(by_name.get(what), shown_as[what]) for what in there]
+        if any(cells):
+            name = link if first == "link" else next(iter(by_name.values())).queue
+            table.add_row(name, direction, *cells)
+    return table
+
+
+_SHARES = ("loss", "segment_loss")
+
+
+def _cell(row: Measured | None, shown: _Shown) -> str:
     if row is None:
         return ""
-    text = f"{row.observed * factor:.{decimals}f} / {row.expected * factor:g}"
-    if row.what == "loss" and row.expected:
-        least, most = (limit * factor for limit in row.tolerance)
-        text += f" ({least:.{decimals}f} to {most:.{decimals}f})"
+    text = f"{row.observed * shown.factor:.{shown.decimals}f}"
+    if row.expected is not None:
+        text += f" / {row.expected * shown.factor:.6g}"
+    if row.tolerance and row.what in _SHARES and row.expected:
+        least, most = (limit * shown.factor for limit in row.tolerance)
+        text += f" ({least:.{shown.decimals}f} to {most:.{shown.decimals}f})"
     return text if row.ok else f"[bold red]{text}[/bold red]"
 
 
 def _judge_direction(counts: DirectionCounts, confidence: float) -> Iterator[Measured]:
-    link, direction = _link_name(counts.link), f"{counts.sender} to {counts.receiver}"
+    names = _names(counts)
 
     def row(what: str, said: float, seen: float, within: float, packets: int) -> Measured:
         tolerance = (said - within, said + within)
         ok = tolerance[0] <= seen <= tolerance[1]
-        return Measured(link, direction, what, said, seen, tolerance, packets, ok)
+        return Measured(*names, what, said, seen, tolerance, packets, ok)
 
     delay_ms = statistics.median(counts.delays_ms)
     delays = len(counts.delays_ms)
@@ -226,29 +333,94 @@ def _judge_direction(counts: DirectionCounts, confidence: float) -> Iterator[Mea
     said = float(counts.link.rate_bit_per_s)
     seen = counts.rate_packets * FULL_SIZE_PACKET_BYTES * 8 / counts.rate_window_s
     yield row("rate_bit_per_s", said, seen, said * RATE_TOLERANCE, counts.rate_packets)
-    yield _judge_loss(link, direction, [counts], confidence)
-    bundled = float(counts.bundled_segments)
-    yield row("bundled_segments", 0.0, bundled, 0.0, counts.sent_segments)
+    yield _judge_loss(names, [counts], confidence)
+    if counts.link.bundles:
+        yield from _judge_bundles(counts, confidence)
+    else:
+        bundled = float(counts.bundled_segments)
+        yield row("bundled_segments", 0.0, bundled, 0.0, counts.sent_segments)
+    if counts.load:
+        yield from _judge_load(counts.load, counts.link, names)
+
+
+def _names(counts: DirectionCounts) -> tuple[str, str, str]:
+    """Link, direction and queue, as `Measured` has them."""
+    direction = f"{counts.sender} to {counts.receiver}"
+    return _link_name(counts.link), direction, counts.link.queue_discipline
+
+
+def _judge_bundles(counts: DirectionCounts, confidence: float) -> Iterator[Measured]:
+    """Whether they are bundles, crossed as one, and took so many segments with them.
+
+    Of n bundles with s segments each, of which a share p is lost, the lost segments' variance is
+    p (1 - p) n E[s²], and E[s²] at most (m + 1) E[s] - m where s is from 1 to m (Bhatia and Davis,
+    American Mathematical Monthly 107, 2000).
+    """
+    passed, sent = counts.passed_bundles, counts.sent_segments
+    size = counts.passed_segments / passed
+    most = float(MOST_BUNDLE_SEGMENTS)
+    names = _names(counts)
+    right = 1 < size <= most
+    yield Measured(*names, "segments_per_bundle", None, size, (1.0, most), passed, right)
+    divided = float(counts.arrived_packets - passed)
+    yield Measured(*names, "divided_bundles", 0.0, divided, (0.0, 0.0), passed, divided == 0)
+    if not counts.dropped_by_queue:  # nobody counts the segments of what the queue dropped
+        loss = counts.link.loss
+        variance = loss * (1 - loss) * ((most + 1) - most / size) / sent
+        within = normal_quantile(confidence) * math.sqrt(variance)
+        tolerance = (max(0.0, loss - within), loss + within)
+        lost = (sent - counts.passed_segments) / sent
+        ok = tolerance[0] <= lost <= tolerance[1]
+        yield Measured(*names, "segment_loss", loss, lost, tolerance, sent, ok)
+
+
+def _judge_load(load: LoadCounts, said: Link, names: tuple[str, str, str]) -> Iterator[Measured]:
+    """What waited under a full load: no more than there is room for."""
+    frame_ms = FULL_SIZE_PACKET_BYTES * 8000 / said.rate_bit_per_s
+    largest_ms = frame_ms * (MOST_BUNDLE_SEGMENTS if said.bundles else 1)
+    room_ms = math.ceil((said.queue_packets + 1) * largest_ms)
+    delays_ms = sorted(load.queue_delays_ms)
+    packets = round(load.sent_bytes / FULL_SIZE_PACKET_BYTES)
+
+    def row(what: str, seen: float, expected: float | None = None) -> Measured:
+        tolerance = None if expected is None else (0.0, expected)
+        ok = expected is None or seen <= expected
+        return Measured(*names, what, expected, seen, tolerance, packets, ok)
+
+    yield row("queue_delay_ms", statistics.median(delays_ms))
+    yield row("queue_delay_p95_ms", delays_ms[len(delays_ms) * 95 // 100])
+    yield row("queue_delay_max_ms", delays_ms[-1], room_ms)
+    if load.datagram_delays_ms:
+        waited_ms = statistics.median(load.datagram_delays_ms) - said.delay_ms
+        yield row("datagram_delay_ms", waited_ms)
+    yield row("carried", load.sent_bytes * 8 / load.window_s / said.rate_bit_per_s)
+    yield row("queue_drops", load.dropped_by_queue / max(1, load.dropped_by_queue + packets))
 
 
 def _judge_loss(
-    link: str, direction: str, alike: Sequence[DirectionCounts], confidence: float
+    names: tuple[str, str, str], alike: Sequence[DirectionCounts], confidence: float
 ) -> Measured:
-    """Hold the packets lost on directions of the same loss against the binomial interval."""
+    """Hold what was lost on directions of the same loss against the binomial interval."""
     loss = alike[0].link.loss
-    sent = sum(one.sent_segments for one in alike)
-    lost = sent - sum(one.arrived_packets for one in alike)
+    pairs = [_sent_and_lost(one) for one in alike]
+    sent, lost = (sum(column) for column in zip(*pairs, strict=True))
     least, most = lost_packets_interval(sent, loss, confidence)
-    return Measured(
-        link=link,
-        direction=direction,
-        what="loss",
-        expected=loss,
-        observed=lost / sent,
-        tolerance=(least / sent, most / sent),
-        packets=sent,
-        ok=least <= lost <= most,
-    )
+    tolerance = (least / sent, most / sent)
+    return Measured(*names, "loss", loss, lost / sent, tolerance, sent, least <= lost <= most)
+
+
+def _sent_and_lost(counts: DirectionCounts) -> tuple[int, int]:
+    """Packets by what TCP sent and what arrived; bundles, which nobody else counts, by the link."""
+    if counts.link.bundles:
+        sent = counts.passed_bundles + counts.lost_by_link + counts.dropped_by_queue
+        return sent, counts.lost_by_link
+    sent = counts.sent_segments
+    return sent, sent - counts.arrived_packets - counts.dropped_by_queue
+
+
+def normal_quantile(confidence: float) -> float:
+    """How many standard deviations to each side hold a normal variable with this probability."""
+    return statistics.NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def lost_packets_interval(sent: int, loss: float, confidence: float) -> tuple[int, int]:
@@ -270,11 +442,12 @@ class _LinkUnderTest:
         self._log = log
         self._directions = (lab.direction(first, second), lab.direction(second, first))
 
-    def counts(self) -> list[DirectionCounts]:
-        """Measure both directions."""
+    def counts(self, *, with_load: bool) -> list[DirectionCounts]:
+        """Measure both directions; with the queue under a full load if asked for."""
         delays_ms = [self._delays_ms(direction) for direction in self._directions]
         window_s, rate_packets = self._rate_window()
-        sent, arrived = self._tcp_counts()
+        tcp = self._tcp_counts()
+        load = [self._under_load(number) if with_load else None for number in range(2)]
         return [
             DirectionCounts(
                 sender=direction.sender,
@@ -283,9 +456,9 @@ class _LinkUnderTest:
                 delays_ms=delays_ms[number],
                 rate_window_s=window_s,
                 rate_packets=rate_packets[number],
-                sent_segments=sent[number],
-                arrived_packets=arrived[number],
                 bundled_segments=self._lab.counters(direction).bundled_segments,
+                load=load[number],
+                **tcp[number],
             )
             for number, direction in enumerate(self._directions)
         ]
@@ -329,24 +502,58 @@ class _LinkUnderTest:
         offered_bit_per_s = round(self._link.rate_bit_per_s * payload_share * EXCESS)
         options = ["-u", "-b", str(offered_bit_per_s), "-l", str(_DATAGRAM_BYTES)]
         packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._link.rate_bit_per_s
-        with self._streams(options):
+        with self._streams(["--bidir", *options]):
             time.sleep(WARM_UP_PACKETS * packet_s)
             start_s, before = time.monotonic(), self._arrived_packets()
             time.sleep(RATE_PACKETS * packet_s)
             end_s, after = time.monotonic(), self._arrived_packets()
         return end_s - start_s, _differences(after, before)
 
-    def _tcp_counts(self) -> tuple[list[int], list[int]]:
-        """Segments sent and packets arrived in each direction.
+    def _tcp_counts(self) -> list[dict[str, int]]:
+        """What TCP sent in each direction, what became of it, and what arrived.
 
         The link is empty when the count begins and when it ends.
         """
         wanted = LOSSY_PACKETS if self._link.loss > 0 else LOSSLESS_PACKETS
         before = self._settled()
-        with self._streams(self._windows()) as still_run:
+        with self._streams(["--bidir", *self._windows()]) as still_run:
             self._wait_until_moved(before, wanted, still_run)
-        moved = _differences(self._settled(), before)
-        return moved[:2], moved[2:]
+        after = self._settled()
+        return [
+            {name: count - then[name] for name, count in now.items()}
+            for now, then in zip(after, before, strict=True)
+        ]
+
+    def _under_load(self, number: int) -> LoadCounts:
+        """What waits in one direction's queue while TCP gives it all that it takes."""
+        direction, rate_bit_per_s = self._directions[number], self._link.rate_bit_per_s
+        options = ["-P", str(LOAD_STREAMS), *(["-R"] if number else [])]
+        waiting_bytes = []
+        with (
+            self._streams(options),
+            self._datagram_socket(direction.sender) as sender,
+            self._datagram_socket(direction.receiver) as receiver,
+        ):
+            sender.connect(receiver.getsockname())
+            receiver.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            receiver.setblocking(False)
+            time.sleep(max(LEAST_LOAD_WARM_UP_S, 3 * self._emptied_s()))
+            start_s, before = time.monotonic(), self._lab.counters(direction)
+            for _ in range(LOAD_SAMPLES):
+                waiting_bytes.append(self._lab.counters(direction).waiting_bytes)
+                sender.send(struct.pack("!q", time.time_ns()))
+                time.sleep(LOAD_INTERVAL_S)
+            window_s, after = time.monotonic() - start_s, self._lab.counters(direction)
+            time.sleep(self._emptied_s())
+            datagram_delays_ms = tuple(_received_ms(receiver))
+        self._settled()
+        return LoadCounts(
+            queue_delays_ms=tuple(8000 * waiting / rate_bit_per_s for waiting in waiting_bytes),
+            datagram_delays_ms=datagram_delays_ms,
+            window_s=window_s,
+            sent_bytes=after.sent_bytes - before.sent_bytes,
+            dropped_by_queue=after.overflowed_packets - before.overflowed_packets,
+        )
 
     def _windows(self) -> list[str]:
         """Return iperf3's options for streams that together fill a third of the queue at most.
@@ -359,11 +566,12 @@ class _LinkUnderTest:
         return ["-P", str(streams), "-w", str(window_bytes)]
 
     def _wait_until_moved(
-        self, before: list[int], wanted: int, still_run: Callable[[], bool]
+        self, before: list[dict[str, int]], wanted: int, still_run: Callable[[], bool]
     ) -> None:
         """Wait until both directions have sent `wanted` segments since `before`."""
         most, progress_s = 0, time.monotonic()
-        while (least := min(_differences(self._sent_segments(), before[:2]))) < wanted:
+        then = [counts["sent_segments"] for counts in before]
+        while (least := min(_differences(self._sent_segments(), then))) < wanted:
             now_s = time.monotonic()
             if least > most:
                 most, progress_s = least, now_s
@@ -373,7 +581,7 @@ class _LinkUnderTest:
 
     @contextmanager
     def _streams(self, options: Sequence[str]) -> Iterator[Callable[[], bool]]:
-        """iperf3 in both directions at once, from when packets flow until the end of the context.
+        """iperf3 from when packets flow in both directions until the end of the context.
 
         iperf3 begins a UDP stream with a datagram in each direction that it never repeats, so on
         a lossy link it has to be begun anew at times. It is ended by signal: its own end waits
@@ -385,7 +593,7 @@ class _LinkUnderTest:
         client, server = self._link.ends
         server_address = str(self._lab.plan.node(server).address)
         listen = ["iperf3", "-s", "-1", "-p", str(_IPERF_PORT)]
-        stream = ["iperf3", "-c", server_address, "-p", str(_IPERF_PORT), "-t", "86400", "--bidir"]
+        stream = ["iperf3", "-c", server_address, "-p", str(_IPERF_PORT), "-t", "86400"]
         for _ in range(_START_TRIES):
             with self._program(server, listen):
                 self._lab.wait_for_server(server, _IPERF_PORT)
@@ -416,17 +624,42 @@ class _LinkUnderTest:
             time.sleep(_POLL_INTERVAL_S)
         return False
 
-    def _settled(self) -> list[int]:
-        """Segments sent and packets arrived, both directions, once neither grows any more."""
-        packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._link.rate_bit_per_s
-        emptied_s = self._link.delay_ms / 1000 + self._link.holds_packets * packet_s
-        seen = [*self._sent_segments(), *self._arrived_packets()]
+    def _settled(self) -> list[dict[str, int]]:
+        """What TCP and the link count, by direction, once nothing of it grows any more."""
+        seen = self._counted()
         while True:
-            time.sleep(_POLL_INTERVAL_S + emptied_s)
-            now = [*self._sent_segments(), *self._arrived_packets()]
+            time.sleep(_POLL_INTERVAL_S + self._emptied_s())
+            now = self._counted()
             if now == seen:
                 return now
             seen = now
+
+    def _counted(self) -> list[dict[str, int]]:
+        """By the names of `DirectionCounts`."""
+        return [
+            {
+                "sent_segments": sent,
+                "passed_segments": counters.sent_packets,
+                "passed_bundles": counters.sent_bundles,
+                "lost_by_link": counters.dropped_packets - counters.overflowed_packets,
+                "dropped_by_queue": counters.overflowed_packets,
+                "arrived_packets": arrived,
+            }
+            for sent, counters, arrived in zip(
+                self._sent_segments(), self._counters(), self._arrived_packets(), strict=True
+            )
+        ]
+
+    def _emptied_s(self) -> float:
+        """In what time a full link is empty; a discipline keeps its queue shorter than that."""
+        packets = self._link.holds_packets
+        if self._link.queue_discipline != FIFO:
+            packets = min(packets, MOST_WAITING_PACKETS)
+        packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._link.rate_bit_per_s
+        return self._link.delay_ms / 1000 + packets * packet_s
+
+    def _counters(self) -> list[LinkCounters]:
+        return [self._lab.counters(one) for one in self._directions]
 
     def _sent_segments(self) -> list[int]:
         return [_tcp_segments_out(self._lab, one.sender) for one in self._directions]
@@ -437,6 +670,18 @@ class _LinkUnderTest:
     def _failure(self, what: str) -> TestbedError:
         name = _link_name(self._link)
         return TestbedError(f"link {name}: {what}: see logs/iperf3-{name}.log")
+
+
+def _received_ms(receiver: socket.socket) -> Iterator[float]:
+    """The delay of each datagram that waits in a socket which notes when they came."""
+    while True:
+        try:
+            sent, notes, _, _ = receiver.recvmsg(8, 64)
+        except BlockingIOError:
+            return
+        ((_, _, arrived),) = notes
+        seconds, nanoseconds = struct.unpack("@qq", arrived)
+        yield (seconds * 10**9 + nanoseconds - struct.unpack("!q", sent)[0]) / 1e6
 
 
 def _tcp_segments_out(lab: Lab, node: str) -> int:
@@ -450,9 +695,16 @@ def _tcp_segments_out(lab: Lab, node: str) -> int:
 
 def _bundle(lab: Lab, segments: int) -> None:
     for direction in lab.directions:
+        if direction.link.bundles:
+            continue
         netlink = lab.netlink(direction.sender)
         (index,) = netlink.link_lookup(ifname=direction.interface)
         netlink.link("set", index=index, gso_max_segs=segments)
+
+
+def _kind(link: Link) -> Link:
+    """What links have in common that differ in their ends only."""
+    return link.model_copy(update={"ends": link.roles, "netem_seeds": (0, 0)})
 
 
 def _differences(after: Iterable[int], before: Iterable[int]) -> list[int]:

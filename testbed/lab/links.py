@@ -4,11 +4,15 @@ Which links there are and what they do is the plan's; nodes and addresses are `l
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from pyroute2 import IPRoute
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla, nlmsg
 from pyroute2.netlink.rtnl import RTM_NEWQDISC
-from pyroute2.netlink.rtnl.tcmsg import sched_netem, tcmsg
+from pyroute2.netlink.rtnl.tcmsg import sched_netem, sched_sfq, tcmsg
+
+from testbed.plan import Link
+from testbed.queue_disciplines import CAKE_DIFFSERVS, CAKE_ISOLATIONS, FIFO
 
 HTB_HANDLE = 0x10000
 HTB_CLASS = 0x10001
@@ -35,21 +39,74 @@ HTB_QUANTUM_BYTES = 60_000
 _CREATE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
 
 
-class _NetemMessage(nlmsg):  # type: ignore[misc]  # pyroute2 has no types
-    """A request about netem (rtnetlink(7), struct tcmsg), with attributes that pyroute2's lacks.
+class _QdiscMessage(nlmsg):  # type: ignore[misc]  # pyroute2 has no types
+    """A request to add a qdisc (rtnetlink(7), struct tcmsg), with options that tcmsg's lacks.
 
     A class of our own and not one of tcmsg's: what options that knows, it looks up in a table of
-    all its users', and what it inherits would be its own as soon as it has been used once.
+    all its users', and what it inherits would be its own as soon as it has been used once. Below
+    it each kind of qdisc has a class, with numbers as in Linux's include/uapi/linux/pkt_sched.h.
     """
 
     fields = tcmsg.fields
     nla_map = ((1, "TCA_KIND", "asciiz"), (2, "TCA_OPTIONS", "options"))
 
-    class options(nla):  # type: ignore[misc]
-        """Numbers as in Linux's include/uapi/linux/pkt_sched.h."""
 
+class _NetemMessage(_QdiscMessage):
+    class options(nla):  # type: ignore[misc]
         fields = sched_netem.options.fields
         nla_map = ((10, "TCA_NETEM_LATENCY64", "int64"), (14, "TCA_NETEM_PRNG_SEED", "uint64"))
+
+
+class _SfqMessage(_QdiscMessage):
+    class options(nla):  # type: ignore[misc]
+        fields = sched_sfq.options_sfq_v1.fields
+
+
+class _AttributesMessage(_QdiscMessage):
+    """Of the kinds whose parameters are attributes of 32 bits, by their numbers."""
+
+    class options(nla):  # type: ignore[misc]
+        nla_map = tuple((number, f"TCA_{number}", "uint32") for number in range(1, 19))
+
+
+_ATTRIBUTES = {
+    "fq_codel": {
+        "target_us": 1,
+        "queue_packets": 2,
+        "interval_us": 3,
+        "ecn": 4,
+        "flows": 5,
+        "quantum_bytes": 6,
+        "ce_threshold_us": 7,
+        "drop_batch": 8,
+        "memory_limit_bytes": 9,
+    },
+    "codel": {
+        "target_us": 1,
+        "queue_packets": 2,
+        "interval_us": 3,
+        "ecn": 4,
+        "ce_threshold_us": 5,
+    },
+    "pie": {
+        "target_us": 1,
+        "queue_packets": 2,
+        "tupdate_us": 3,
+        "alpha": 4,
+        "beta": 5,
+        "ecn": 6,
+        "bytemode": 7,
+    },
+    "cake": {
+        "diffserv": 3,
+        "isolation": 5,
+        "rtt_us": 7,
+        "memory_limit_bytes": 10,
+        "ack_filter": 16,
+        "split_gso": 17,
+    },
+}
+"""The number of each parameter among a qdisc's attributes (TCA_FQ_CODEL_TARGET and so on)."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +115,13 @@ class LinkCounters:
 
     Attributes:
         sent_packets, sent_bytes: what netem, or else the queue, let pass; of a bundle each segment.
-        dropped_packets: losses, and packets that found the queue full.
-        overflowed_packets: of these, the latter.
+        dropped_packets: losses, and what the queue dropped; a bundle is one.
+        overflowed_packets: of these, the latter: they found the queue full, or its discipline
+            chose them.
         bundled_segments: those that passed together with another one: the segments less the times
-            at which HTB sent. There must be none unless the queue is in the sender.
+            at which HTB sent. There must be none unless the queue is in the sender, or bundles
+            cross as one.
+        waiting_bytes: in the queue, now.
     """
 
     sent_packets: int
@@ -69,40 +129,40 @@ class LinkCounters:
     dropped_packets: int
     overflowed_packets: int
     bundled_segments: int
+    waiting_bytes: int
+
+    @property
+    def sent_bundles(self) -> int:
+        """What passed, a bundle counted as one."""
+        return self.sent_packets - self.bundled_segments
 
 
-def shape(
-    netlink: IPRoute,
-    index: int,
-    *,
-    rate_bit_per_s: int,
-    delay_ms: float,
-    loss: float,
-    queue_packets: int,
-    queue_in_sender: bool,
-    seed: int,
-) -> None:
+def shape(netlink: IPRoute, index: int, link: Link, seed: int) -> None:
     """Give an interface's outgoing direction its rate, delay, loss and queue.
 
-    HTB holds the rate, netem below it the delay and the loss, and a FIFO below that the queue. A
+    HTB holds the rate, netem below it the delay and the loss, and below that is the queue. A
     packet goes from the delay line to the queue when its delay is over, and is dropped there if
     the queue is full: the sender learns of that as on a real network, by what does not arrive. (If
     the first qdisc refuses a packet, Linux tells the local TCP, which then reduces its congestion
-    window without a loss: right for a host's own network card.) The interface is told
-    never to be given a bundle of segments (`gso_max_segs 1`): netem drops socket buffers, and
-    TCP would hand it 64 kB at a time, so that a loss of 0.1 % would hit bundles, not packets.
+    window without a loss: right for a host's own network card.)
+
+    So the queue discipline sees no packet that is still under way. netem hands on all whose delay
+    is over whenever HTB asks for one: at a full link, each time one has been sent. What comes
+    meanwhile has its time in the queue counted from then, by less than one packet's time too late.
+
+    Without `bundles` the interface is told never to be given a bundle of segments
+    (`gso_max_segs 1`): netem drops socket buffers, and TCP would hand it 64 kB at a time, so that
+    a loss of 0.1 % would hit bundles, not packets. That is what it does on Mininet's own links.
 
     With `queue_in_sender` the link is the sender's own network card, as Mininet's links without
-    delay and loss are: HTB with a FIFO and nothing between. There Linux's TCP has about a
+    delay and loss are: HTB with a queue and nothing between. There Linux's TCP has about a
     millisecond's worth of a stream in the queue, at least two bundles of segments, whatever the
     queue's length (TCP small queues: net/ipv4/tcp_output.c, tcp_small_queue_check).
 
     Args:
         netlink: a socket in the interface's network namespace.
         index: the interface's.
-        loss: a share, 0 to 1.
-        queue_packets: room for packets that wait, beyond those in the delay line.
-        queue_in_sender: only without delay and loss.
+        link: what the plan says of it.
         seed: of netem's losses.
     """
     netlink.tc("add", "htb", index, HTB_HANDLE, default=HTB_CLASS & 0xFFFF)
@@ -112,26 +172,72 @@ def shape(
         index,
         HTB_CLASS,
         parent=HTB_HANDLE,
-        rate=rate_bit_per_s // 8,
+        rate=link.rate_bit_per_s // 8,
         burst=BURST_BYTES,
         quantum=HTB_QUANTUM_BYTES,
     )
-    if not queue_in_sender:
-        netlink.link("set", index=index, gso_max_segs=1)
-        delay_ns = max(LEAST_DELAY_NS, round(delay_ms * 1e6))
-        netlink.nlm_request_batch([_netem(index, delay_ns, loss, seed)])
-    above_queue = HTB_CLASS if queue_in_sender else NETEM_CLASS
-    netlink.tc("add", "pfifo", index, QUEUE_HANDLE, parent=above_queue, limit=queue_packets)
+    if not link.queue_in_sender:
+        if not link.bundles:
+            netlink.link("set", index=index, gso_max_segs=1)
+        options = _netem_options(link, seed)
+        request = _message(index, NETEM_HANDLE, HTB_CLASS, "netem", options)
+        netlink.nlm_request_batch([request])
+    above_queue = HTB_CLASS if link.queue_in_sender else NETEM_CLASS
+    if link.queue_discipline == FIFO:
+        netlink.tc(
+            "add", "pfifo", index, QUEUE_HANDLE, parent=above_queue, limit=link.queue_packets
+        )
+    else:
+        options = _queue_options(link)
+        request = _message(index, QUEUE_HANDLE, above_queue, link.queue_discipline, options)
+        netlink.nlm_request_batch([request])
 
 
-def _netem(index: int, delay_ns: int, loss: float, seed: int) -> _NetemMessage:
-    """A request to add netem below HTB's class."""
-    options = sched_netem.get_parameters({"loss": loss * 100, "limit": DELAY_LINE_PACKETS})
+def _netem_options(link: Link, seed: int) -> dict[str, Any]:
+    delay_ns = max(LEAST_DELAY_NS, round(link.delay_ms * 1e6))
+    options: dict[str, Any] = sched_netem.get_parameters(
+        {"loss": link.loss * 100, "limit": DELAY_LINE_PACKETS}
+    )
     options["attrs"] += [("TCA_NETEM_LATENCY64", delay_ns), ("TCA_NETEM_PRNG_SEED", seed)]
-    message = _NetemMessage()
+    return options
+
+
+def _queue_options(link: Link) -> dict[str, Any]:
+    """A queue discipline's parameters as its qdisc takes them; what isn't said, Linux decides."""
+    said: dict[str, Any] = {"queue_packets": link.queue_packets, **link.queue_parameters}
+    match link.queue_discipline:
+        case "sfq":
+            return {
+                "limit_v0": said["queue_packets"],
+                "quantum": said.get("quantum_bytes", 0),
+                "perturb_period": said.get("perturb_s", 0),
+                "divisor": said.get("divisor", 0),
+                "flows": said.get("flows", 0),
+                "depth": said.get("depth", 0),
+                "headdrop": int(said.get("headdrop", False)),
+            }
+        case "cake":
+            del said["queue_packets"]
+            said["split_gso"] = not link.bundles
+            if "isolation" in said:
+                said["isolation"] = CAKE_ISOLATIONS.index(said["isolation"])
+            if "diffserv" in said:
+                said["diffserv"] = CAKE_DIFFSERVS.index(said["diffserv"])
+    numbers = _ATTRIBUTES[link.queue_discipline]
+    return {"attrs": [(f"TCA_{numbers[name]}", int(value)) for name, value in said.items()]}
+
+
+_MESSAGES = {"netem": _NetemMessage, "sfq": _SfqMessage}
+
+
+def _message(
+    index: int, handle: int, parent: int, kind: str, options: dict[str, Any]
+) -> _QdiscMessage:
+    """A request to add a qdisc below another one."""
+    message: _QdiscMessage = _MESSAGES.get(kind, _AttributesMessage)()
     message["header"]["type"], message["header"]["flags"] = RTM_NEWQDISC, _CREATE
-    message["index"], message["handle"], message["parent"] = index, NETEM_HANDLE, HTB_CLASS
-    message["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", options)]
+    message["index"], message["handle"], message["parent"] = index, handle, parent
+    message["attrs"] = [("TCA_KIND", kind), ("TCA_OPTIONS", options)]
     return message
 
 
@@ -149,4 +255,5 @@ def counters(netlink: IPRoute, index: int) -> LinkCounters:
         dropped_packets=first["drop"],
         overflowed_packets=queue["drop"],
         bundled_segments=max(0, bundled_segments),
+        waiting_bytes=queue["backlog"],
     )

@@ -267,13 +267,16 @@ class Lab:
         self.inside(name, lambda: _write_sysctls(settings))
 
     def _batch_arrivals(self, node: str) -> None:
-        """Let a node's emulated interfaces hand arriving segments of a stream up together."""
+        """Let a node's emulated interfaces hand arriving segments of a stream up together.
+
+        On links whose bundles cross as one they arrive so.
+        """
         commands = [
             f"ethtool -K {direction.receiving_interface} gro on tso off"
             f" && echo {ARRIVAL_HOLD_NS} > /sys/class/net/{direction.receiving_interface}/"
             "gro_flush_timeout"
             for direction in self.directions
-            if direction.receiver == node
+            if direction.receiver == node and not direction.link.bundles
         ]
         if commands:
             self.run(node, ["sh", "-ec", " && ".join(commands)])
@@ -310,16 +313,8 @@ class Lab:
         netlink = self.netlink(direction.sender)
         index = _index(netlink, direction.interface)
         link = direction.link
-        links.shape(
-            netlink,
-            index,
-            rate_bit_per_s=link.rate_bit_per_s,
-            delay_ms=link.delay_ms,
-            loss=link.loss,
-            queue_packets=link.queue_packets,
-            queue_in_sender=link.queue_in_sender,
-            seed=link.netem_seeds[link.ends.index(direction.sender)],
-        )
+        seed = link.netem_seeds[link.ends.index(direction.sender)]
+        links.shape(netlink, index, link, seed)
         netlink.link("set", index=index, state="up")
         neighbour = self.plan.node(direction.receiver).address
         netlink.neigh(

@@ -38,8 +38,10 @@ class DirectionCounts:
 
     Attributes:
         roles: of the sender and the receiver.
-        lost_packets: by the link's loss.
-        overflowed_packets: that found the queue full.
+        sent_packets, received_packets: of a bundle that crosses as one, the link sends each
+            segment, and one packet is received.
+        lost_packets: by the link's loss; a bundle is one.
+        overflowed_packets: that found the queue full, or that its discipline chose to drop.
     """
 
     link: Link
@@ -58,6 +60,16 @@ class DirectionCounts:
     def name(self) -> str:
         """Both ends, the sender first."""
         return f"{self.sender} to {self.receiver}"
+
+    @property
+    def departures(self) -> int:
+        """What crossed: packets, or bundles where they cross as one."""
+        return self.sent_packets - (self.bundled_segments if self.link.bundles else 0)
+
+    @property
+    def offered(self) -> int:
+        """What was to cross: packets, or bundles where they cross as one."""
+        return self.departures + self.lost_packets + self.overflowed_packets
 
 
 def computed_checks(plan: Plan, recorded: Recorded) -> list[Check]:
@@ -85,7 +97,8 @@ def loss_checks(directions: Iterable[DirectionCounts]) -> Iterator[Check]:
     """Whether the links lost what they should, by the roles of their ends.
 
     Losses are independent of each other, so their number among n packets is binomial; expected
-    is the interval that holds it with `LOSS_CONFIDENCE`, equal tails.
+    is the interval that holds it with `LOSS_CONFIDENCE`, equal tails. Where bundles cross as one
+    they are lost as one, and the same holds of them.
     """
     groups: dict[tuple[tuple[str, str], float], list[DirectionCounts]] = defaultdict(list)
     for direction in directions:
@@ -96,59 +109,78 @@ def loss_checks(directions: Iterable[DirectionCounts]) -> Iterator[Check]:
 
 
 def _loss_check(name: str, loss: float, group: list[DirectionCounts]) -> Check:
-    offered = [
-        direction.sent_packets + direction.lost_packets + direction.overflowed_packets
-        for direction in group
-    ]
+    in_bundles = group[0].link.bundles
+    things = "bundles" if in_bundles else "packets"
     # Which directions are judged must not depend on their losses, beyond what sent and lost say.
-    judged = [pair for pair in zip(offered, group, strict=True) if pair[0] >= LEAST_PACKETS]
-    packets = sum(count for count, _ in judged)
-    lost = sum(direction.lost_packets for _, direction in judged)
-    if not packets:
+    judged = [direction for direction in group if direction.offered >= LEAST_PACKETS]
+    offered = sum(direction.offered for direction in judged)
+    lost = sum(direction.lost_packets for direction in judged)
+    if not offered:
         return Check(
             name=name,
-            expected=f"{loss:.4%} of the packets",
-            observed=f"no direction with {LEAST_PACKETS} packets",
+            expected=f"{loss:.4%} of the {things}",
+            observed=f"no direction with {LEAST_PACKETS} {things}",
             ok=None,
         )
     passed_over = len(group) - len(judged)
     beside = f"; {passed_over} with fewer than {LEAST_PACKETS} not judged" if passed_over else ""
+    if in_bundles:
+        segments = sum(direction.sent_packets for direction in judged) / sum(
+            direction.departures for direction in judged
+        )
+        beside = (
+            f"; {segments:.2f} segments a bundle, so {lost / offered / segments:.4%} losses a"
+            f" segment{beside}"
+        )
     from scipy import stats  # takes longer to import than most commands take in all
 
-    least, most = (int(bound) for bound in stats.binom.interval(LOSS_CONFIDENCE, packets, loss))
+    least, most = (int(bound) for bound in stats.binom.interval(LOSS_CONFIDENCE, offered, loss))
     return Check(
         name=name,
-        expected=f"{least} to {most} of {packets} packets ({loss:.4%})",
-        observed=f"{lost} of {packets} packets ({lost / packets:.4%}){beside}",
+        expected=f"{least} to {most} of {offered} {things} ({loss:.4%})",
+        observed=f"{lost} of {offered} {things} ({lost / offered:.4%}){beside}",
         ok=least <= lost <= most,
     )
 
 
 def crossing_checks(directions: Iterable[DirectionCounts]) -> Iterator[Check]:
-    """Whether packets crossed the links one by one, not in bundles of segments.
+    """Whether packets crossed the links one by one, or bundles as one, as the scenario says.
 
-    The sender must have let each segment pass by itself; as many packets must arrive, except for
-    those between the readings of the two ends, and none may be larger than a full frame. A link
-    with the queue in its sender lets bundles pass.
+    One by one, the sender must have let each segment pass by itself; as many packets must arrive,
+    except for those between the readings of the two ends, and none may be larger than a full
+    frame. A link with the queue in its sender lets bundles pass, which are taken apart behind it.
+    Where bundles cross as one, as many of them must arrive as have passed.
     """
-    all_directions = [one for one in directions if not one.link.queue_in_sender]
-    if not all_directions:
-        return
-    bundled = [text for direction in all_directions if (text := _bundling(direction))]
-    yield Check(
-        name="packets crossed one by one",
-        expected=f"on {len(all_directions)} directions as many arrivals as departures,"
-        f" at most {FULL_SIZE_PACKET_BYTES} bytes each",
-        observed="; ".join(bundled) or "so",
-        ok=not bundled,
-    )
+    all_directions = list(directions)
+    whole = [one for one in all_directions if one.link.bundles]
+    apart = [one for one in all_directions if not (one.link.bundles or one.link.queue_in_sender)]
+    if apart:
+        bundled = [text for direction in apart if (text := _bundling(direction))]
+        yield Check(
+            name="packets crossed one by one",
+            expected=f"on {len(apart)} directions as many arrivals as departures,"
+            f" at most {FULL_SIZE_PACKET_BYTES} bytes each",
+            observed="; ".join(bundled) or "so",
+            ok=not bundled,
+        )
+    if whole:
+        taken_apart = [text for direction in whole if (text := _lacking(direction))]
+        segments = sum(direction.sent_packets for direction in whole)
+        bundles = sum(direction.departures for direction in whole)
+        yield Check(
+            name="bundles crossed as one",
+            expected=f"on {len(whole)} directions as many arrivals as departures",
+            observed="; ".join(taken_apart)
+            or f"so; {segments / max(1, bundles):.2f} segments a bundle",
+            ok=not taken_apart,
+        )
 
 
 def _bundling(direction: DirectionCounts) -> str | None:
-    sent, received = direction.sent_packets, direction.received_packets
+    received = direction.received_packets
     bytes_a_packet = direction.received_bytes / received if received else 0.0
-    if abs(sent - received) > _between_readings_packets(direction):
-        return f"{direction.name}: {sent} sent, {received} arrived"
+    if lacking := _lacking(direction):
+        return lacking
     if direction.bundled_segments:
         return f"{direction.name}: {direction.bundled_segments} segments in bundles"
     if bytes_a_packet > FULL_SIZE_PACKET_BYTES:
@@ -156,26 +188,33 @@ def _bundling(direction: DirectionCounts) -> str | None:
     return None
 
 
-def _between_readings_packets(direction: DirectionCounts) -> int:
-    """What the link can carry, in packets of its mean size, between the ends' readings."""
-    if not direction.sent_packets:
+def _lacking(direction: DirectionCounts) -> str | None:
+    sent, received = direction.departures, direction.received_packets
+    if abs(sent - received) > _between_readings(direction):
+        return f"{direction.name}: {sent} sent, {received} arrived"
+    return None
+
+
+def _between_readings(direction: DirectionCounts) -> int:
+    """What the link can carry, in packets or bundles of their mean size, between its readings."""
+    if not direction.departures:
         return 0
-    bytes_a_packet = direction.sent_bytes / direction.sent_packets
+    mean_bytes = direction.sent_bytes / direction.departures
     readings_s = 2 * READING_S
-    return math.ceil(direction.link.rate_bit_per_s * readings_s / 8 / bytes_a_packet)
+    return math.ceil(direction.link.rate_bit_per_s * readings_s / 8 / mean_bytes)
 
 
 def queue_drops(plan: Plan, recorded: Recorded) -> str:
-    """How many packets found a queue full, by the roles of its link; empty if none did.
+    """How many packets the queues dropped, by the roles of their link; empty if none did.
 
-    A sentence and no check: a queue may overflow.
+    A sentence and no check: a queue may overflow, and most disciplines drop before that.
     """
     drops: dict[tuple[str, str], int] = defaultdict(int)
     for direction in _directions(plan, recorded.tables.links):
         if direction.overflowed_packets:
             drops[direction.roles] += direction.overflowed_packets
     texts = [f"{count} from {first} to {second}" for (first, second), count in drops.items()]
-    return f"packets that found a queue full: {', '.join(texts)}" if texts else ""
+    return f"packets that a queue dropped: {', '.join(texts)}" if texts else ""
 
 
 def client_check(plan: Plan, transfers: polars.DataFrame) -> Check:

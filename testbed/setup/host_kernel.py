@@ -29,7 +29,7 @@ TRIALS = {
 """What a link needs, each upon the ones before it, as shell commands."""
 
 
-def refusal(congestion_controls: Iterable[str] = ()) -> str:
+def refusal(congestion_controls: Iterable[str] = (), queue_disciplines: Iterable[str] = ()) -> str:
     """Return what this host's kernel lacks, with its own words, or "" if it lacks nothing.
 
     Needs no root where the kernel lets users make namespaces. It may load modules for it, as it
@@ -37,8 +37,13 @@ def refusal(congestion_controls: Iterable[str] = ()) -> str:
 
     Args:
         congestion_controls: those that the nodes are to have.
+        queue_disciplines: those of the links, in the place of pfifo.
     """
     trials = TRIALS | {
+        name: f"tc qdisc replace dev trial0 parent 10:1 handle {handle}: {name}"
+        for handle, name in enumerate(queue_disciplines, start=21)
+    }
+    trials |= {
         # Some a kernel has, and allows them to namespaces only if that setting names them.
         f"{name} in net.ipv4.tcp_allowed_congestion_control": (
             f"sysctl --quiet --write net.ipv4.tcp_congestion_control={name}"
