@@ -91,10 +91,10 @@ def seeds_there() -> list[str]:
 
 def test_the_papers_testbed() -> None:
     plans = batch.read_batch("hydra").plans
-    assert len(plans) == (3 + 3 * 4) * 2 * 3
+    assert len(plans) == (6 * 4 + 3 * 4 * 2) * 3
     assert {plan.duration_s for plan in plans.values()} == {300}
     assert Path("One-audio/pctls/seed-3") in plans
-    assert [plan.seed for plan in plans.values()] == sorted([1, 2, 3] * 30)
+    assert [plan.seed for plan in plans.values()] == sorted([1, 2, 3] * 48)
 
 
 def test_the_smoke_batch() -> None:
