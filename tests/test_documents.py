@@ -132,9 +132,16 @@ def test_named_tests_exist() -> None:
         assert f"\ndef {name}(" in (PROJECT / file).read_text(encoding="utf-8"), name
 
 
+def test_the_readme_is_read_in_five_minutes() -> None:
+    assert len((PROJECT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 # Carried out, as whoever runs the tests; by .ci/run that is an ordinary user.
 
-FOR_ALL = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md"]
+FOR_ALL = [
+    *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *(PROJECT / "docs" / f"{name}.md" for name in ("commands", "scenarios", "variants")),
+]
 TAKE_MINUTES = {"scenario", "compare", "batch", "shell", "calibrate", "bench", "test", "verify"}
 """Unless they are told to do only a part (--dry-run, -k)."""
 PATIENCE_S = 400.0
