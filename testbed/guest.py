@@ -3,6 +3,7 @@
 The machine is `machines.virtual`'s; what a run's results are made of is `runner`'s to say.
 """
 
+import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -10,7 +11,12 @@ from testbed.machines.places import Places, seen_by_guest
 from testbed.machines.virtual import START_NS, run_in_machine
 from testbed.machines.watching import Cost, Step
 from testbed.plan import Plan
+from testbed.plan_identity import identity
 from testbed.seeds import derived_seed
+
+PLACES_ON_HOST = frozenset({"path", "source"})
+"""Keys of a plan, at any depth, that the guest isn't told: it has no use for them, and their length
+would show."""
 
 BASE_MEMORY_MB = 256
 MEMORY_MB_PER_TOR = 48
@@ -51,7 +57,8 @@ def run_in_guest(
 
     For the others and the errors see `run_in_machine`.
     """
-    (places.run / "plan.json").write_text(plan.model_dump_json(indent=1))
+    told = identity(plan.model_dump(mode="json"), PLACES_ON_HOST)
+    (places.run / "plan.json").write_text(json.dumps(told, indent=1))
     seen, mounts = seen_by_guest(places)
     return run_in_machine(
         kernel,

@@ -129,10 +129,10 @@ class Competing(PlanPart):
 
 
 class Patch(PlanPart):
-    """A patch to Tor; `path` is relative to the project where it lies in it."""
+    """A patch to Tor; `path` is relative to the project where it lies in it, "" in the guest."""
 
     name: str
-    path: str
+    path: str = ""
     sha256: str
 
     def file(self) -> Path:
@@ -150,7 +150,7 @@ class Tor(PlanPart):
 
     variant: str
     patches: tuple[Patch, ...]
-    source: str | None
+    source: str | None = None
     release: str | None = None
     torrc_all: TorrcLines
     torrc_relay: TorrcLines
@@ -170,7 +170,7 @@ class Tor(PlanPart):
 class Generator(PlanPart):
     """A traffic generator of the user's own, which plays both ends of every transfer."""
 
-    path: str
+    path: str = ""
     sha256: str
 
 

@@ -135,6 +135,13 @@ def moved(folder: Path) -> Place:
     return Place(project, there)
 
 
+def carried_out(out: Path, variant: str) -> Run:
+    """A run by this process, so that a test can change what it is made with."""
+    plan = make_plan("One", variant, seed=2, duration="4 s")
+    runner.carry_out(plan, out, Console(stderr=True), lambda _step: None)
+    return read_run(out)
+
+
 @contextmanager
 def busy_cores() -> Iterator[None]:
     """All cores have something else to do meanwhile."""
@@ -186,6 +193,18 @@ def test_a_host_that_refuses_mappings(here: Place, first: Run, tmp_path: Path) -
     assert_equal(first, other)
 
 
+def test_a_patch_in_another_place(tmp_path: Path) -> None:
+    far = tmp_path / "a folder" / ("whose name is long " * 10)
+    shutil.copytree(PROJECT / "docs" / "examples", far)
+    variants = [PROJECT / "docs" / "examples" / "no-delay.toml", far / "no-delay.toml"]
+    assert_equal(
+        *(
+            carried_out(tmp_path / str(number), str(variant))
+            for number, variant in enumerate(variants)
+        )
+    )
+
+
 def test_another_seed_is_another_run(here: Place, first: Run, tmp_path: Path) -> None:
     """By one bit."""
     other = here.run(tmp_path / "run", "--seed", "3")
@@ -196,11 +215,10 @@ def test_entropy_of_the_host_shows(
     first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What all tests here rest on: were chance let in, they would fail."""
-    plan = make_plan("One", "pctls", seed=2, duration="4 s")
     monkeypatch.setattr(guest, "derived_seed", lambda *_of, **_kind: secrets.randbits(64))
-    runner.carry_out(plan, tmp_path / "run", Console(stderr=True), lambda _step: None)
+    other = carried_out(tmp_path / "run", "pctls")
     with pytest.raises(AssertionError):
-        assert_equal(first, read_run(tmp_path / "run"))
+        assert_equal(first, other)
 
 
 def test_another_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,15 +228,12 @@ def test_another_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """
     of_others = (*processor.NOT_USED, "ERMS", "FSRM", "RTM", "XSAVE", "XSAVEC")
     nothing = tuple("X" * len(name) for name in of_others)
-    plan = make_plan("One", "pctls", seed=2, duration="4 s")
-    runs = []
+    variables, runs = processor.VARIABLES, []
     for number, lacking in enumerate((of_others, nothing)):
-        tunables = processor.VARIABLES["GLIBC_TUNABLES"] + "".join(f",-{name}" for name in lacking)
-        variables = {**processor.VARIABLES, "GLIBC_TUNABLES": tunables}
-        monkeypatch.setattr(processor, "VARIABLES", variables)
-        out = tmp_path / str(number)
-        runner.carry_out(plan, out, Console(stderr=True), lambda _step: None)
-        runs.append(read_run(out))
+        tunables = variables["GLIBC_TUNABLES"] + "".join(f",-{name}" for name in lacking)
+        others = {**variables, "GLIBC_TUNABLES": tunables}
+        monkeypatch.setattr(processor, "VARIABLES", others)
+        runs.append(carried_out(tmp_path / str(number), "pctls"))
     assert_equal(*runs)
 
 
