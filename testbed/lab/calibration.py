@@ -48,7 +48,11 @@ LOAD_STREAMS = 4
 LOAD_SAMPLES = 200
 LOAD_INTERVAL_S = 0.025
 LEAST_LOAD_WARM_UP_S = 3.0
+WARM_UP_EMPTYINGS = 10
 """The full load: so many TCP streams in one direction, watched for five seconds.
+
+Before that a FIFO must be filled, which takes several times as long as to empty it: CUBIC leaves
+slow start long before it is full (HyStart, RFC 9406), and grows slowly then.
 
 With each sample a datagram is sent, so that there is a flow that hardly sends.
 """
@@ -537,7 +541,7 @@ class _LinkUnderTest:
             sender.connect(receiver.getsockname())
             receiver.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             receiver.setblocking(False)
-            time.sleep(max(LEAST_LOAD_WARM_UP_S, 3 * self._emptied_s()))
+            time.sleep(max(LEAST_LOAD_WARM_UP_S, WARM_UP_EMPTYINGS * self._emptied_s()))
             start_s, before = time.monotonic(), self._lab.counters(direction)
             for _ in range(LOAD_SAMPLES):
                 waiting_bytes.append(self._lab.counters(direction).waiting_bytes)
