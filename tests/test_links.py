@@ -1,4 +1,4 @@
-"""Links with a queue discipline, and in bundles: what the kernel was told, and runs for real.
+"""Links with a queue discipline, and in bundles: what the kernel has and was told, and real runs.
 
 What they do to delay, rate and loss is measured in test_calibration.
 """
@@ -12,6 +12,7 @@ from machine import run_inside, run_scenario
 
 from testbed.queue_disciplines import DISCIPLINES
 from testbed.results.tables import SCHEMAS
+from testbed.scenario import CONGESTION_CONTROLS
 
 pytestmark = pytest.mark.experiment
 
@@ -148,3 +149,8 @@ def test_a_run_in_bundles(tmp_path: Path) -> None:
         for column in ("sent_packets", "bundled_segments", "received_packets")
     )
     assert segments - bundled == arrived < segments
+
+
+def test_the_kernel_has_every_congestion_control(tmp_path: Path) -> None:
+    there = 'print(open("/proc/sys/net/ipv4/tcp_available_congestion_control").read())'
+    assert set(run_inside(there, tmp_path / "machine").split()) >= set(CONGESTION_CONTROLS)
