@@ -100,7 +100,13 @@ def bare_plan(plan: Plan) -> Plan:
             "competing": (),
             # Which Tor it is, its build says.
             "tor": plan.tor.model_copy(
-                update={"variant": "", "source": None, "release": None, "patches": ()}
+                update={
+                    "variant": "",
+                    "source": None,
+                    "release": None,
+                    "patches": (),
+                    "ipsec": False,
+                }
             ),
             "tgen": None,
         }

@@ -19,6 +19,7 @@ from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan import Plan
 from testbed.probes.captures import captured
 from testbed.probes.clock import Clock
+from testbed.probes.esp import check_esp
 from testbed.probes.in_effect import check_linked_sets, choices_in_effect
 from testbed.probes.premise import (
     Check,
@@ -107,6 +108,9 @@ def run_experiment(
         record.checks.add(asdict(check_shared_link(plan, seen, "after")))
         if plan.tor.conflux:
             record.checks.add(asdict(check_linked_sets(plan, network, "after")))
+        if plan.tor.ipsec:
+            for check in check_esp(lab):
+                record.checks.add(asdict(check))
         for check in checks_after(network, circuits, asked):
             record.checks.add(asdict(check))
         record.step("done")

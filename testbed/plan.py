@@ -127,6 +127,7 @@ class Tor(PlanPart):
     Attributes:
         source, release: a tree of Tor's source, or a pinned release; the default one if both are
             None.
+        ipsec: whether neighbouring relays have ESP between them; what Tor knows nothing of.
     """
 
     variant: str
@@ -138,6 +139,7 @@ class Tor(PlanPart):
     torrc_client: TorrcLines
     consensus_params: dict[str, int]
     premise: SharedLinkPremise
+    ipsec: bool = False
 
     @property
     def conflux(self) -> bool:
@@ -480,6 +482,7 @@ def _tor(variant: Variant) -> Tor:
         torrc_client=variant.torrc_client,
         consensus_params=variant.consensus_params,
         premise=variant.shared_link,
+        ipsec=variant.ipsec,
     )
 
 

@@ -155,7 +155,7 @@ def _host_machine(plan: Plan, destination: Path, captures: Collection[str]) -> R
     used = [destination, cache.cache_folder(), *([Path(plan.tgen.path)] if plan.tgen else [])]
     congestion_controls = set(plan.congestion_control.values())
     congestion_controls.update(entry.congestion_control for entry in plan.competing)
-    check_host(sorted(congestion_controls), *used)
+    check_host(sorted(congestion_controls), *used, ipsec=plan.tor.ipsec)
     tor = as_user(_tor_for, plan_need(plan))
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:

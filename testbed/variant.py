@@ -189,6 +189,7 @@ class VariantFile(BaseModel):
     cc_alg: CcAlg | None = None
     scheduler: Scheduler | None = None
     conflux: Annotated[bool, Field(strict=True)] | None = None
+    ipsec: Annotated[bool, Field(strict=True)] | None = None
     torrc: TorrcKeys = TorrcKeys()
     consensus: dict[str, Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]] = {}
     premise: PremiseKeys | None = None
@@ -210,6 +211,7 @@ class Variant(BaseModel):
     Attributes:
         release, source: a pinned release of Tor, or a tree of its source; the default release if
             both are None.
+        ipsec: whether neighbouring relays have ESP between them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -225,6 +227,7 @@ class Variant(BaseModel):
     torrc_client: TorrcLines
     consensus_params: dict[str, int]
     conflux: bool
+    ipsec: bool
     shared_link: SharedLinkPremise
 
 
@@ -269,6 +272,7 @@ def read_variant(name: str) -> Variant:
         torrc_client=torrc["client"],
         consensus_params=consensus_params,
         conflux=bool(choices.get("conflux")),
+        ipsec=bool(_said_last(chain, "ipsec")),
         shared_link=_premise(chain),
     )
     if variant.conflux:
@@ -336,6 +340,12 @@ def _choices(chain: Chain) -> dict[str, str | bool]:
         for key in CHOICES
         if (value := getattr(content, key)) is not None
     }
+
+
+def _said_last(chain: Chain, key: str) -> object:
+    """A key's value where it was said last; None if it nowhere was."""
+    said = (getattr(content, key) for _, content in reversed(chain))
+    return next((value for value in said if value is not None), None)
 
 
 def _said_twice(chain: Chain) -> Iterator[str]:

@@ -42,12 +42,15 @@ MOST_SATURATED = 0.05
 for most of the time it is the links that limit a transfer, as in the virtual machine."""
 
 
-def check_host(congestion_controls: Iterable[str], *paths: Path) -> None:
+def check_host(
+    congestion_controls: Iterable[str], *paths: Path, ipsec: bool = False
+) -> None:
     """See that this host can be a machine, before anything is started.
 
     Args:
         congestion_controls: those that the nodes are to have.
         paths: what the command must be able to use.
+        ipsec: whether relays are to have ESP between them.
 
     Raises:
         InputError: we are not root, its kernel lacks something, or hides a path.
@@ -57,7 +60,7 @@ def check_host(congestion_controls: Iterable[str], *paths: Path) -> None:
             "--machine host needs root, for network namespaces: put sudo before the command, or"
             " use --machine virtual, which needs no privilege"
         )
-    if lacking := host_kernel.refusal(congestion_controls):
+    if lacking := host_kernel.refusal(congestion_controls, ipsec=ipsec):
         raise InputError(
             f"--machine host can't work here, this host's kernel has {lacking}: use --machine"
             " virtual, which brings its own, or a host with Debian's kernel"
