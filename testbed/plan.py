@@ -21,6 +21,7 @@ from testbed.seeds import derived_seed
 from testbed.toml_file import PROJECT, label, shown, suggestion
 from testbed.topology import ROLES, TorTopo, load_topology
 from testbed.tor.choices import CONFLUX
+from testbed.tor.policies import STREAM_RULES
 from testbed.traffic.models import MODELS
 from testbed.units import duration_s as read_duration_s
 from testbed.variant import SharedLinkPremise, TorrcLines, Variant, read_variant
@@ -128,6 +129,7 @@ class Tor(PlanPart):
         source, release: a tree of Tor's source, or a pinned release; the default one if both are
             None.
         ipsec: whether neighbouring relays have ESP between them; what Tor knows nothing of.
+        connections_per_pair, per_circuit_up_to, parallel_circuits, stream_rule: as in `Variant`.
     """
 
     variant: str
@@ -140,6 +142,10 @@ class Tor(PlanPart):
     consensus_params: dict[str, int]
     premise: SharedLinkPremise
     ipsec: bool = False
+    connections_per_pair: int | None = None
+    per_circuit_up_to: int | None = None
+    parallel_circuits: int = 1
+    stream_rule: str = STREAM_RULES[0]
 
     @property
     def conflux(self) -> bool:
@@ -483,6 +489,10 @@ def _tor(variant: Variant) -> Tor:
         consensus_params=variant.consensus_params,
         premise=variant.shared_link,
         ipsec=variant.ipsec,
+        connections_per_pair=variant.connections_per_pair,
+        per_circuit_up_to=variant.per_circuit_up_to,
+        parallel_circuits=variant.parallel_circuits,
+        stream_rule=variant.stream_rule,
     )
 
 

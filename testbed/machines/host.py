@@ -42,9 +42,7 @@ MOST_SATURATED = 0.05
 for most of the time it is the links that limit a transfer, as in the virtual machine."""
 
 
-def check_host(
-    congestion_controls: Iterable[str], *paths: Path, ipsec: bool = False
-) -> None:
+def check_host(congestion_controls: Iterable[str], *paths: Path, ipsec: bool = False) -> None:
     """See that this host can be a machine, before anything is started.
 
     Args:

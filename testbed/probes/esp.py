@@ -24,7 +24,9 @@ def _check_packets(lab: Lab) -> Check:
         for direction in lab.directions
         if direction.is_between_relays
     }
-    others = [f"{ends}: {packets - esp}" for ends, (packets, esp) in counts.items() if packets > esp]
+    others = [
+        f"{ends}: {packets - esp}" for ends, (packets, esp) in counts.items() if packets > esp
+    ]
     silent = [f"{ends}: no packets at all" for ends, (packets, _) in counts.items() if not packets]
     packets = sum(packets for packets, _ in counts.values())
     return Check(
