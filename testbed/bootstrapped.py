@@ -24,6 +24,7 @@ from testbed.setup.builds import Build, Ingredient, Recipe
 from testbed.setup.sources import sha256_of
 from testbed.setup.steps import Progress
 from testbed.tor.bootstrap import NETWORK
+from testbed.tor.policies import STREAM_RULES
 
 STEPS = 1
 HEAD_START_NS = 600 * 10**9
@@ -100,7 +101,15 @@ def bare_plan(plan: Plan) -> Plan:
             "competing": (),
             # Which Tor it is, its build says.
             "tor": plan.tor.model_copy(
-                update={"variant": "", "source": None, "release": None, "patches": ()}
+                update={
+                    "variant": "",
+                    "source": None,
+                    "release": None,
+                    "patches": (),
+                    "ipsec": False,
+                    "parallel_circuits": 1,
+                    "stream_rule": STREAM_RULES[0],
+                }
             ),
             "tgen": None,
         }

@@ -19,12 +19,13 @@ from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan import Plan
 from testbed.probes.captures import captured
 from testbed.probes.clock import Clock
-from testbed.probes.in_effect import check_linked_sets, choices_in_effect
+from testbed.probes.esp import check_esp
+from testbed.probes.in_effect import check_linked_sets, check_spread, choices_in_effect
 from testbed.probes.premise import (
     Check,
     check_shared_link,
     checks_after,
-    expected_shared_link,
+    kept_connections,
     none_of,
     record_links,
     seen_shared_link,
@@ -107,6 +108,11 @@ def run_experiment(
         record.checks.add(asdict(check_shared_link(plan, seen, "after")))
         if plan.tor.conflux:
             record.checks.add(asdict(check_linked_sets(plan, network, "after")))
+        if plan.tor.ipsec:
+            for check in check_esp(lab):
+                record.checks.add(asdict(check))
+        if plan.tor.parallel_circuits > 1:
+            record.checks.add(asdict(check_spread(plan, circuits)))
         for check in checks_after(network, circuits, asked):
             record.checks.add(asdict(check))
         record.step("done")
@@ -137,7 +143,7 @@ def _build_circuits(plan: Plan, circuits: Circuits, shared_link: ConnectionTable
     """
     circuits.build("first")
     circuits.close()
-    kept = 1 if expected_shared_link(plan).connections == 1 else 0
+    kept = kept_connections(plan)
 
     def missing() -> list[str]:
         count = len(list(shared_link.samples()))

@@ -22,6 +22,7 @@ from testbed.seeds import derived_seed
 from testbed.toml_file import PROJECT, label, shown, suggestion
 from testbed.topology import ROLES, TorTopo, load_topology
 from testbed.tor.choices import CONFLUX
+from testbed.tor.policies import STREAM_RULES
 from testbed.traffic.models import MODELS
 from testbed.units import duration_s as read_duration_s
 from testbed.variant import SharedLinkPremise, TorrcLines, Variant, read_variant
@@ -146,6 +147,8 @@ class Tor(PlanPart):
     Attributes:
         source, release: a tree of Tor's source, or a pinned release; the default one if both are
             None.
+        ipsec: whether neighbouring relays have ESP between them; what Tor knows nothing of.
+        connections_per_pair, per_circuit_up_to, parallel_circuits, stream_rule: as in `Variant`.
     """
 
     variant: str
@@ -157,6 +160,11 @@ class Tor(PlanPart):
     torrc_client: TorrcLines
     consensus_params: dict[str, int]
     premise: SharedLinkPremise
+    ipsec: bool = False
+    connections_per_pair: int | None = None
+    per_circuit_up_to: int | None = None
+    parallel_circuits: int = 1
+    stream_rule: str = STREAM_RULES[0]
 
     @property
     def conflux(self) -> bool:
@@ -515,6 +523,11 @@ def _tor(variant: Variant) -> Tor:
         torrc_client=variant.torrc_client,
         consensus_params=variant.consensus_params,
         premise=variant.shared_link,
+        ipsec=variant.ipsec,
+        connections_per_pair=variant.connections_per_pair,
+        per_circuit_up_to=variant.per_circuit_up_to,
+        parallel_circuits=variant.parallel_circuits,
+        stream_rule=variant.stream_rule,
     )
 
 

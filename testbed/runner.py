@@ -157,7 +157,7 @@ def _host_machine(plan: Plan, destination: Path, captures: Collection[str]) -> R
     congestion_controls = set(plan.congestion_control.values())
     congestion_controls.update(entry.congestion_control for entry in plan.competing)
     queue_disciplines = {link.queue_discipline for link in plan.links} - {FIFO}
-    check_host(sorted(congestion_controls), sorted(queue_disciplines), *used)
+    check_host(sorted(congestion_controls), sorted(queue_disciplines), *used, ipsec=plan.tor.ipsec)
     tor = as_user(_tor_for, plan_need(plan))
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:

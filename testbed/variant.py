@@ -28,6 +28,7 @@ from testbed.tor.choices import (
     has_fixed_window,
     torrc_options,
 )
+from testbed.tor.policies import MOST_SIDE_BY_SIDE, POLICIES, STREAM_RULES
 
 TOR_CONFIGS = PROJECT / "tor-configs"
 
@@ -173,6 +174,16 @@ def _one_of(kind: str, choices: Iterable[str | bool]) -> BeforeValidator:
 
 CcAlg = Annotated[str, _one_of("congestion control of circuits", CC_ALGS)]
 Scheduler = Annotated[str, _one_of("scheduler", SCHEDULERS)]
+StreamRule = Annotated[str, _one_of("rule for streams", STREAM_RULES)]
+
+
+def _side_by_side(number: object) -> object:
+    if type(number) is not int or not 1 <= number <= MOST_SIDE_BY_SIDE:
+        raise ValueError(f"is no whole number from 1 to {MOST_SIDE_BY_SIDE}")
+    return number
+
+
+SideBySide = Annotated[int, BeforeValidator(_side_by_side)]
 
 
 class VariantFile(BaseModel):
@@ -189,6 +200,11 @@ class VariantFile(BaseModel):
     cc_alg: CcAlg | None = None
     scheduler: Scheduler | None = None
     conflux: Annotated[bool, Field(strict=True)] | None = None
+    ipsec: Annotated[bool, Field(strict=True)] | None = None
+    connections_per_pair: SideBySide | None = None
+    per_circuit_up_to: SideBySide | None = None
+    parallel_circuits: SideBySide | None = None
+    stream_rule: StreamRule | None = None
     torrc: TorrcKeys = TorrcKeys()
     consensus: dict[str, Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]] = {}
     premise: PremiseKeys | None = None
@@ -210,6 +226,11 @@ class Variant(BaseModel):
     Attributes:
         release, source: a pinned release of Tor, or a tree of its source; the default release if
             both are None.
+        ipsec: whether neighbouring relays have ESP between them.
+        connections_per_pair, per_circuit_up_to: connections between two relays that circuits share
+            by their number, or have to themselves before they share; at most one isn't None.
+        parallel_circuits: of each client, all on its path.
+        stream_rule: how its streams are spread over them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -225,6 +246,11 @@ class Variant(BaseModel):
     torrc_client: TorrcLines
     consensus_params: dict[str, int]
     conflux: bool
+    ipsec: bool
+    connections_per_pair: int | None
+    per_circuit_up_to: int | None
+    parallel_circuits: int
+    stream_rule: str
     shared_link: SharedLinkPremise
 
 
@@ -257,6 +283,10 @@ def read_variant(name: str) -> Variant:
         torrc["all"] |= CHOICES[key][value].torrc
         consensus_params |= CHOICES[key][value].consensus
     release, source = _release_or_source(chain)
+    policies = _policies(chain)
+    for key, number in policies.items():
+        if option := POLICIES[key].option:
+            torrc["relay"] = _overridden(torrc["relay"], {option: [str(number)]})
     variant = Variant(
         name=path.stem,
         title=newest.title,
@@ -269,10 +299,16 @@ def read_variant(name: str) -> Variant:
         torrc_client=torrc["client"],
         consensus_params=consensus_params,
         conflux=bool(choices.get("conflux")),
+        ipsec=bool(_said_last(chain, "ipsec")),
+        connections_per_pair=policies.get("connections_per_pair"),
+        per_circuit_up_to=policies.get("per_circuit_up_to"),
+        parallel_circuits=policies.get("parallel_circuits", 1),
+        stream_rule=str(_said_last(chain, "stream_rule") or STREAM_RULES[0]),
         shared_link=_premise(chain),
     )
     if variant.conflux:
         _check_conflux(path, variant)
+    _check_policies(path, variant, policies)
     return variant
 
 
@@ -338,6 +374,12 @@ def _choices(chain: Chain) -> dict[str, str | bool]:
     }
 
 
+def _said_last(chain: Chain, key: str) -> object:
+    """A key's value where it was said last; None if it nowhere was."""
+    said = (getattr(content, key) for _, content in reversed(chain))
+    return next((value for value in said if value is not None), None)
+
+
 def _said_twice(chain: Chain) -> Iterator[str]:
     """What a table of one file sets although a key of the same or another file sets it."""
     for file, content in chain:
@@ -361,6 +403,34 @@ def _places_of(key: str, content: VariantFile) -> Iterator[str]:
                 yield f"torrc.{said}" if group == "all" else f"torrc.{group}.{said}"
     for name in content.consensus.keys() & consensus_parameters(key):
         yield f"consensus.{name}"
+
+
+def _policies(chain: Chain) -> dict[str, int]:
+    """The numbers of connections and circuits that the chain's keys say, each as it was last."""
+    said = {key: _said_last(chain, key) for key in POLICIES}
+    return {key: number for key, number in said.items() if isinstance(number, int)}
+
+
+def _check_policies(path: Path, variant: Variant, policies: dict[str, int]) -> None:
+    """Refuse a policy that Tor can't know, or that says what another key says too."""
+    there = {patch.name for patch in variant.patches}
+    for key, number in policies.items():
+        # What a source tree of the user's own knows, its Tor says itself.
+        if POLICIES[key].patch not in there and variant.source is None:
+            raise InputError(
+                f"{label(path)}: {key} = {number} means nothing without {POLICIES[key].patch}:"
+                " add it to patches"
+            )
+    if variant.connections_per_pair and variant.per_circuit_up_to:
+        raise InputError(
+            f"{label(path)}: connections_per_pair and per_circuit_up_to both say which connection"
+            " a circuit takes: leave one of them out"
+        )
+    if variant.conflux and policies:
+        raise InputError(
+            f"{label(path)}: conflux = true with {next(iter(policies))}: which leg is on which"
+            " connection can't be seen; leave one of them out"
+        )
 
 
 def _check_conflux(path: Path, variant: Variant) -> None:

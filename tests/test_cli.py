@@ -271,7 +271,7 @@ def test_a_run_on_the_host(folder: Path, monkeypatch: pytest.MonkeyPatch, kept_u
 
     with_machine(monkeypatch, folder, Panicking)
     tor = Build(folder.parent / "build")
-    monkeypatch.setattr(runner, "check_host", lambda *_needed: None)
+    monkeypatch.setattr(runner, "check_host", lambda *_needed, **_others: None)
     monkeypatch.setattr(runner, "ensure_tors", lambda _messages, needs: dict.fromkeys(needs, tor))
     monkeypatch.setattr(runner, "run_on_host", run)
     status = status_of(["scenario", "./Mine.toml", "--seed", "3", "--machine", "host"])

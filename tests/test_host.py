@@ -79,7 +79,7 @@ def test_the_trial_leaves_nothing() -> None:
 
 @pytest.mark.root
 def test_a_path_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_kernel, "refusal", lambda *_needed: "")
+    monkeypatch.setattr(host_kernel, "refusal", lambda *_needed, **_others: "")
     with pytest.raises(InputError, match="/run/user/results: the host machine can't see"):
         check_host(["cubic"], [], Path("/tmp"), Path("/run/user/results"))
 

@@ -4,6 +4,7 @@ Which links there are and what they do is the plan's; nodes and addresses are `l
 """
 
 from dataclasses import dataclass
+from socket import IPPROTO_ESP
 from typing import Any
 
 from pyroute2 import IPRoute
@@ -31,6 +32,11 @@ It does so where there is a delay only. What has no delay would count as still i
 
 DELAY_LINE_PACKETS = 1_000_000
 """netem's limit: never met. A packet that it refuses, the sender's TCP would learn of at once."""
+
+ETH_P_ALL = 3
+"""Packets of any kind (linux/if_ether.h)."""
+_PROTOCOL_OFFSET = 9
+"""Of the byte in an IPv4 header that says what it carries (RFC 791)."""
 
 HTB_QUANTUM_BYTES = 60_000
 """Only meaningful among several classes; set so that HTB does not warn of a derived one."""
@@ -239,6 +245,33 @@ def _message(
     message["index"], message["handle"], message["parent"] = index, handle, parent
     message["attrs"] = [("TCA_KIND", kind), ("TCA_OPTIONS", options)]
     return message
+
+
+def count_esp(netlink: IPRoute, index: int) -> None:
+    """Let an interface that `shape` has set up count its packets, and those of ESP among them.
+
+    By a filter of HTB's that sends packets where they go anyway: it sees each packet of the link,
+    and counts those that it looks at and those that match.
+    """
+    netlink.tc(
+        "add-filter",
+        "u32",
+        index,
+        parent=HTB_HANDLE,
+        prio=1,
+        protocol=ETH_P_ALL,
+        target=HTB_CLASS,
+        keys=[f"{IPPROTO_ESP:#x}/0xff+{_PROTOCOL_OFFSET}"],
+    )
+
+
+def esp_packets(netlink: IPRoute, index: int) -> tuple[int, int]:
+    """What `count_esp` has counted: all packets, and those of ESP."""
+    options = (one.get_attr("TCA_OPTIONS") for one in netlink.get_filters(index, parent=HTB_HANDLE))
+    (counted,) = (
+        found for each in options if each and (found := each.get_attr("TCA_U32_PCNT")) is not None
+    )
+    return int(counted["rcnt"]), int(counted["rhit"])
 
 
 def counters(netlink: IPRoute, index: int) -> LinkCounters:

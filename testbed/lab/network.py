@@ -25,7 +25,7 @@ from mininet.topo import Topo
 from pyroute2 import IPRoute, netns
 
 from testbed.errors import TestbedError
-from testbed.lab import links
+from testbed.lab import ipsec, links
 from testbed.plan import Link, Plan
 from testbed.topology import RELAY_ROLES
 
@@ -85,6 +85,11 @@ class Direction:
     link: Link
     interface: str
     receiving_interface: str
+
+    @property
+    def is_between_relays(self) -> bool:
+        """Whether both ends are relays."""
+        return set(self.link.roles) <= set(RELAY_ROLES)
 
 
 class Lab:
@@ -205,6 +210,15 @@ class Lab:
         statistics = link.get_attr("IFLA_STATS64")
         return int(statistics["rx_packets"]), int(statistics["rx_bytes"])
 
+    def esp_packets(self, direction: Direction) -> tuple[int, int]:
+        """What a direction between relays was given to send since the lab began, if it has IPsec.
+
+        Returns:
+            All packets, and those of ESP among them.
+        """
+        netlink = self.netlink(direction.sender)
+        return links.esp_packets(netlink, _index(netlink, direction.interface))
+
     def direction(self, sender: str, receiver: str) -> Direction:
         """The direction of a link between two neighbours; KeyError if they have none."""
         for direction in self.directions:
@@ -241,6 +255,8 @@ class Lab:
                 self._batch_arrivals(node.name)
         for authority in self.plan.nodes_with("authority"):
             self._show_relays_to(authority.name)
+        if self.plan.tor.ipsec:
+            self._protect_relays()
         if TCP_MEMORY.exists():
             TCP_MEMORY.write_text(TCP_MEMORY_PAGES)
 
@@ -294,6 +310,17 @@ class Lab:
                 gateway=self.plan.node(neighbour).address,
                 **({"prefsrc": first.address} if node == first.name else {}),
             )
+
+    def _protect_relays(self) -> None:
+        """Give neighbouring relays their IPsec, and count on their links what is ESP."""
+        batch = 'printf "%s\\n" "$@" | ip -batch -'
+        for node in self.plan.nodes:
+            if lines := list(ipsec.commands(self.plan, node.name)):
+                self.run(node.name, ["sh", "-c", batch, "sh", *lines])
+        for direction in self.directions:
+            if direction.is_between_relays:
+                netlink = self.netlink(direction.sender)
+                links.count_esp(netlink, _index(netlink, direction.interface))
 
     def _show_relays_to(self, authority: str) -> None:
         """Lead an authority to the relays' addresses, past the emulated links.

@@ -43,7 +43,10 @@ for most of the time it is the links that limit a transfer, as in the virtual ma
 
 
 def check_host(
-    congestion_controls: Iterable[str], queue_disciplines: Iterable[str], *paths: Path
+    congestion_controls: Iterable[str],
+    queue_disciplines: Iterable[str],
+    *paths: Path,
+    ipsec: bool = False,
 ) -> None:
     """See that this host can be a machine, before anything is started.
 
@@ -51,6 +54,7 @@ def check_host(
         congestion_controls: those that the nodes are to have.
         queue_disciplines: those of the links.
         paths: what the command must be able to use.
+        ipsec: whether relays are to have ESP between them.
 
     Raises:
         InputError: we are not root, its kernel lacks something, or hides a path.
@@ -60,7 +64,7 @@ def check_host(
             "--machine host needs root, for network namespaces: put sudo before the command, or"
             " use --machine virtual, which needs no privilege"
         )
-    if lacking := host_kernel.refusal(congestion_controls, queue_disciplines):
+    if lacking := host_kernel.refusal(congestion_controls, queue_disciplines, ipsec=ipsec):
         raise InputError(
             f"--machine host can't work here, this host's kernel has {lacking}: use --machine"
             " virtual, which brings its own, or a host with Debian's kernel"

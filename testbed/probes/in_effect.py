@@ -13,7 +13,7 @@ from testbed.lab.network import Lab
 from testbed.plan import Plan
 from testbed.probes.premise import TELLING_S, Check, probe_all_circuits
 from testbed.tor.choices import CONGESTION_CONTROL_OPTION, has_fixed_window
-from testbed.tor.circuits import LEGS, Leg, linked_legs
+from testbed.tor.circuits import LEGS, Circuits, Leg, ParallelCircuits, linked_legs
 from testbed.tor.network import TorNetwork
 
 NOT_KNOWN = "not known to this Tor"
@@ -104,6 +104,28 @@ def check_linked_sets(plan: Plan, network: TorNetwork, when: str) -> Check:
         expected=f"one for each client, {LEGS} legs by guards and middles of their own",
         observed="; ".join(wrong) or "so",
         ok=not wrong,
+    )
+
+
+def check_spread(plan: Plan, circuits: Circuits) -> Check:
+    """Whether each client's streams were spread over its circuits in turn, if that is the rule.
+
+    That each stream ran on the circuit of its rule is a check of its own (streams on other
+    circuits). A stream that was not opened may be missing on any of them.
+    """
+    uniform = plan.tor.stream_rule == "uniform"
+    spread, wrong = [], []
+    for each in circuits:
+        assert isinstance(each, ParallelCircuits)
+        counts = [each.streams[circuit] for circuit in str(each.circuit).split(",")]
+        spread.append(f"{each.client}: {' '.join(map(str, counts))}")
+        if max(counts) - min(counts) > 1 + each.unopened:
+            wrong.append(each.client)
+    return Check(
+        name="streams on each circuit",
+        expected="as many on each, or one more" if uniform else "as addresses and ports have it",
+        observed="; ".join(spread),
+        ok=not wrong if uniform else None,
     )
 
 

@@ -5,6 +5,7 @@ results' to say.
 """
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -57,11 +58,27 @@ class SharedLink:
 
 
 def expected_shared_link(plan: Plan) -> SharedLink:
-    """What the variant promises for the clients whose circuits cross the shared link."""
-    clients = len(plan.paths)
+    """What the variant promises for the clients whose circuits cross the shared link.
+
+    Circuits are built twice (`experiment`), and connections that are shared by circuits' numbers go
+    on where the first ones ended: with more connections than circuits some are new.
+    """
+    circuits = len(plan.paths) * plan.tor.parallel_circuits
+    if most := plan.tor.connections_per_pair:
+        return SharedLink(min(most, 2 * circuits), circuits, math.ceil(circuits / most))
+    if most := plan.tor.per_circuit_up_to:
+        return SharedLink(min(most, circuits), circuits, math.ceil(circuits / most))
     if plan.tor.premise == "one connection per circuit":
-        return SharedLink(clients, clients, 1)
-    return SharedLink(1, clients, clients)
+        return SharedLink(circuits, circuits, 1)
+    return SharedLink(1, circuits, circuits)
+
+
+def kept_connections(plan: Plan) -> int:
+    """How many connections stay on the shared link when its first circuits are gone."""
+    circuits = len(plan.paths) * plan.tor.parallel_circuits
+    if most := plan.tor.connections_per_pair or plan.tor.per_circuit_up_to:
+        return min(most, circuits)
+    return 0 if plan.tor.premise == "one connection per circuit" else 1
 
 
 async def seen_shared_link(lab: Lab, network: TorNetwork, table: ConnectionTable) -> SharedLink:
@@ -109,7 +126,7 @@ async def _circuits_by_connection(lab: Lab, network: TorNetwork) -> list[int]:
 
 
 async def probe_all_circuits(lab: Lab, network: TorNetwork) -> None:
-    """Send a probe through each client's circuit, and wait until Tor has told of its cells."""
+    """Send a probe through each circuit of each client, and wait for Tor to tell of its cells."""
     server = lab.plan.nodes_with("server")[0]
     async with probe_target(lab, server.name):
         probes = [
@@ -118,6 +135,7 @@ async def probe_all_circuits(lab: Lab, network: TorNetwork) -> None:
                 PROBE_TIMEOUT_S,
             )
             for client in lab.plan.paths
+            for _ in range(lab.plan.tor.parallel_circuits)
         ]
         await asyncio.gather(*probes, return_exceptions=True)  # who doesn't answer isn't seen
         await asyncio.sleep(TELLING_S)

@@ -28,8 +28,22 @@ TRIALS = {
 }
 """What a link needs, each upon the ones before it, as shell commands."""
 
+IPSEC_TRIALS = {
+    "IPsec with AES-GCM": "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 1"
+    f" mode transport aead 'rfc4106(gcm(aes))' 0x{1:040x} 128"
+    " && ip xfrm policy add src 192.0.2.1 dst 192.0.2.2 dir out tmpl proto esp mode transport",
+    "u32 filters": "tc filter add dev trial0 parent 1: protocol all"
+    " u32 match u8 50 0xff at 9 flowid 1:1",
+}
+"""And what the relays need for a variant with IPsec, whose packets are counted."""
 
-def refusal(congestion_controls: Iterable[str] = (), queue_disciplines: Iterable[str] = ()) -> str:
+
+def refusal(
+    congestion_controls: Iterable[str] = (),
+    queue_disciplines: Iterable[str] = (),
+    *,
+    ipsec: bool = False,
+) -> str:
     """Return what this host's kernel lacks, with its own words, or "" if it lacks nothing.
 
     Needs no root where the kernel lets users make namespaces. It may load modules for it, as it
@@ -38,11 +52,14 @@ def refusal(congestion_controls: Iterable[str] = (), queue_disciplines: Iterable
     Args:
         congestion_controls: those that the nodes are to have.
         queue_disciplines: those of the links, in the place of pfifo.
+        ipsec: whether relays are to have ESP between them.
     """
     trials = TRIALS | {
         name: f"tc qdisc replace dev trial0 parent 10:1 handle {handle}: {name}"
         for handle, name in enumerate(queue_disciplines, start=21)
     }
+    if ipsec:
+        trials |= IPSEC_TRIALS
     trials |= {
         # Some a kernel has, and allows them to namespaces only if that setting names them.
         f"{name} in net.ipv4.tcp_allowed_congestion_control": (

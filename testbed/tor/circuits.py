@@ -5,9 +5,12 @@ What crosses the circuits is traffic's and the probes'; what they did is recorde
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import count
 
 from stem import CircStatus, ControllerError, InvalidArguments, StreamStatus
 from stem.control import Controller, EventType
@@ -16,7 +19,9 @@ from stem.response.events import CircMinorEvent, CircuitEvent, StreamEvent
 from testbed.errors import TestbedError
 from testbed.plan import Plan
 from testbed.probes.record import Record
+from testbed.probes.round_trip import PROBE_PORT
 from testbed.tor.network import RunningTor, TorNetwork, wait_until
+from testbed.tor.policies import hashing, uniform
 
 BUILD_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 60.0
@@ -127,12 +132,99 @@ class ClientCircuit:
         elif event.status == StreamStatus.SUCCEEDED and not self._is_own(event.circ_id):
             self.strays.add(str(event.circ_id))
 
+    def _circuit_of(self, _event: StreamEvent) -> str | None:
+        """The circuit that a new stream goes to."""
+        return self.circuit
+
     def _attach(self, event: StreamEvent) -> None:
         try:
-            self._controller.attach_stream(event.id, self.circuit)
+            self._controller.attach_stream(event.id, self._circuit_of(event))
         except ControllerError as error:
             # The stream may have ended meanwhile; if the circuit has, the run will say so.
             self._record.note(f"{self.client}: stream {event.id} not attached: {error}")
+
+
+class ParallelCircuits(ClientCircuit):
+    """A client's several circuits on one path, over which its streams are spread (MCTor).
+
+    Probes take the circuits in turn, whatever the rule, so that they tell of each of them, and have
+    numbers of their own, so that the traffic's streams go where they would without probes.
+
+    Attributes:
+        circuit: the numbers of all circuits, joined by commas.
+        status: what all of them are, or "PARTLY" something.
+        streams: how many of the traffic's streams were opened on each circuit.
+    """
+
+    def __init__(
+        self, tor: RunningTor, hops: list[str], record: Record, *, circuits: int, rule: str
+    ) -> None:
+        super().__init__(tor, hops, record)
+        self.streams: Counter[str] = Counter()
+        self._number, self._rule = circuits, rule
+        self._statuses: dict[str, str] = {}
+        self._assigned: dict[str, str] = {}
+        """The circuit of each of the traffic's streams that wasn't opened."""
+        self._probes, self._others = count(), count()
+
+    def extend(self, round_name: str) -> None:
+        """Ask for all circuits along the path; returns at once."""
+        with self._lock:
+            now_s = time.monotonic()
+            self.status, self._statuses = "LAUNCHED", {}
+            for _ in range(self._number):
+                circuit = str(self._controller.new_circuit(self._hops, await_build=False))
+                self._asked[circuit] = _Asked(round_name, now_s)
+                self._statuses[circuit] = self.status
+            self.circuit = ",".join(self._statuses)
+
+    def close(self) -> None:
+        """Close all circuits."""
+        for circuit in self._statuses:
+            self._controller.close_circuit(circuit)
+
+    @property
+    def unopened(self) -> int:
+        """How many of the traffic's streams have been attached and not been opened."""
+        return len(self._assigned)
+
+    def is_built(self) -> bool:
+        """Whether all circuits are open; TestbedError if one failed or was closed."""
+        for circuit, status in self._statuses.items():
+            if status in (CircStatus.FAILED, CircStatus.CLOSED):
+                raise TestbedError(f"{self.client}: its circuit {circuit} is {status}")
+        return set(self._statuses.values()) == {CircStatus.BUILT}
+
+    def _is_own(self, circuit: str) -> bool:
+        return circuit in self._statuses
+
+    def _on_circuit(self, event: CircuitEvent) -> None:
+        super()._on_circuit(event)
+        with self._lock:
+            if self._is_own(event.id):
+                self._statuses[event.id] = event.status
+            statuses = set(self._statuses.values())
+            self.status = statuses.pop() if len(statuses) == 1 else "PARTLY"
+
+    def _circuit_of(self, event: StreamEvent) -> str:
+        circuits = list(self._statuses)
+        if event.target_port == PROBE_PORT:
+            return circuits[uniform(next(self._probes), self._number)]
+        if self._rule == "uniform":
+            place = uniform(next(self._others), self._number)
+        else:
+            source = f"{event.source_address}:{event.source_port}"
+            place = hashing(source, f"{event.target_address}:{event.target_port}", self._number)
+        self._assigned[event.id] = circuits[place]
+        return circuits[place]
+
+    def _on_stream(self, event: StreamEvent) -> None:
+        super()._on_stream(event)
+        if event.status == StreamStatus.SUCCEEDED and event.id in self._assigned:
+            if self._assigned.pop(event.id) == event.circ_id:
+                self.streams[event.circ_id] += 1
+            else:
+                self.strays.add(str(event.circ_id))
 
 
 class LinkedSet(ClientCircuit):
@@ -216,7 +308,15 @@ class Circuits:
     """The circuits of all clients, or their linked sets."""
 
     def __init__(self, network: TorNetwork, plan: Plan, record: Record) -> None:
-        kind = LinkedSet if plan.tor.conflux else ClientCircuit
+        kind: Callable[[RunningTor, list[str], Record], ClientCircuit] = ClientCircuit
+        if plan.tor.conflux:
+            kind = LinkedSet
+        elif plan.tor.parallel_circuits > 1:
+            kind = partial(
+                ParallelCircuits,
+                circuits=plan.tor.parallel_circuits,
+                rule=plan.tor.stream_rule,
+            )
         self._circuits = [
             kind(network[client], [network.fingerprints[relay] for relay in path], record)
             for client, path in plan.paths.items()

@@ -1,0 +1,71 @@
+"""IPsec between neighbours: ESP in transport mode with AES-GCM (RFC 4303, RFC 4106), by `ip xfrm`.
+
+What a node is told is written here; the lab tells it. Nobody negotiates: both ends get their keys
+beforehand, as after an exchange that took place before the run.
+"""
+
+from collections.abc import Iterator
+
+from testbed.plan import Plan
+from testbed.seeds import derived_seed
+from testbed.topology import RELAY_ROLES
+
+_ALGORITHM = "rfc4106(gcm(aes))"
+_KEY_BITS = (64, 64, 32)
+"""AES-128's key and GCM's salt of 32 bits, in parts that a derived seed can have."""
+CHECK_VALUE_BITS = 128
+_REPLAY_WINDOW_PACKETS = 32
+_FIRST_SPI = 0x1000
+
+_PACKET_BYTES, _IPV4_BYTES, _TCP_BYTES = 1500, 20, 32
+"""TCP's header with timestamps, as Linux sends it."""
+_ESP_HEADER_BYTES, _ESP_TRAILER_BYTES, _IV_BYTES, _ESP_WORD_BYTES = 8, 2, 8, 4
+
+SEGMENT_BYTES = (
+    (_PACKET_BYTES - _IPV4_BYTES - _ESP_HEADER_BYTES - _IV_BYTES - CHECK_VALUE_BITS // 8)
+    // _ESP_WORD_BYTES
+    * _ESP_WORD_BYTES
+    - _ESP_TRAILER_BYTES
+    - _TCP_BYTES
+)
+"""What a full packet carries of a TCP stream: 1414 bytes, where it is 1448 without ESP."""
+
+
+def protected(plan: Plan) -> list[tuple[str, str]]:
+    """Sender and receiver of each direction that is to have ESP: neighbouring relays', both ways.
+
+    And competing streams', from end to end, so that nothing else crosses a link between relays.
+    """
+    pairs = [link.ends for link in plan.links if set(link.roles) <= set(RELAY_ROLES)]
+    pairs += [(entry.sender, entry.receiver) for entry in plan.competing]
+    both_ways = [direction for pair in pairs for direction in (pair, pair[::-1])]
+    return list(dict.fromkeys(both_ways))
+
+
+def commands(plan: Plan, node: str) -> Iterator[str]:
+    """What a node must tell `ip -batch`: its security associations and its policies.
+
+    Each direction has an association, with a key of its own, at both of its ends. What goes out to
+    the other end without ESP is sent with it, and what comes in without it is dropped.
+    """
+    for number, (sender, receiver) in enumerate(protected(plan)):
+        if node not in (sender, receiver):
+            continue
+        ends = f"src {plan.node(sender).address} dst {plan.node(receiver).address}"
+        esp = f"proto esp reqid {number + 1} mode transport"
+        yield (
+            f"xfrm state add {ends} spi {_FIRST_SPI + number:#x} {esp}"
+            f" replay-window {_REPLAY_WINDOW_PACKETS}"
+            f" aead {_ALGORITHM} {_key(plan.seed, sender, receiver)} {CHECK_VALUE_BITS}"
+        )
+        way = "out" if node == sender else "in"
+        yield f"xfrm policy add {ends} dir {way} tmpl {ends} {esp}"
+
+
+def _key(seed: int, sender: str, receiver: str) -> str:
+    """A direction's key and salt, as hexadecimal digits."""
+    parts = [
+        f"{derived_seed(seed, 'ipsec', sender, receiver, str(part), bits=bits):0{bits // 4}x}"
+        for part, bits in enumerate(_KEY_BITS)
+    ]
+    return "0x" + "".join(parts)

@@ -1,0 +1,225 @@
+"""Proposals against circuits that hurt each other: what their variants say, and what is refused.
+
+That Tor and the kernel then do so is in test_mitigations_for_real.
+"""
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from testbed.bootstrapped import bare_plan
+from testbed.errors import InputError
+from testbed.lab import ipsec
+from testbed.machines import host
+from testbed.plan import Plan, make_plan
+from testbed.probes.premise import SharedLink, expected_shared_link, kept_connections
+from testbed.setup import host_kernel
+from testbed.tor.policies import MOST_SIDE_BY_SIDE, hashing, uniform
+from testbed.variant import Variant, read_variant
+
+SEVERAL = 'patches = ["per-circuit-connections.patch", "connections-per-pair.patch"]'
+
+
+def read(folder: Path, keys: str, extends: str = "vanilla") -> Variant:
+    file = folder / "mine.toml"
+    file.write_text(f'title = "x"\nextends = "{extends}"\n{keys}\n', encoding="utf-8")
+    return read_variant(str(file))
+
+
+def planned(folder: Path, keys: str, scenario: str = "NoDropping", extends: str = "pctls") -> Plan:
+    read(folder, keys, extends)
+    return make_plan(scenario, str(folder / "mine.toml"))
+
+
+def refused(folder: Path, keys: str, extends: str = "vanilla") -> str:
+    with pytest.raises(InputError) as caught:
+        read(folder, keys, extends)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_pctcp_is_pctls_without_tls_and_with_ipsec() -> None:
+    pctls, pctcp = read_variant("pctls"), read_variant("pctcp")
+    apart = {"name", "title", "description", "patches", "ipsec", "torrc_relay"}
+    assert pctcp.model_dump(exclude=apart) == pctls.model_dump(exclude=apart)
+    assert [patch.name for patch in pctcp.patches] == [
+        "per-circuit-connections.patch",
+        "plain-relay-connections.patch",
+    ]
+    assert pctcp.torrc_relay == pctls.torrc_relay | {"PlainRelayConnections": ["1"]}
+    assert pctcp.ipsec
+    assert not pctls.ipsec
+
+
+def test_ipsec_needs_no_patch(tmp_path: Path) -> None:
+    assert read(tmp_path, "ipsec = true").ipsec
+    assert not read(tmp_path, "ipsec = false", extends="pctcp").ipsec
+    assert "it should be a valid boolean" in refused(tmp_path, "ipsec = 1")
+
+
+@pytest.mark.parametrize(("name", "circuits"), [("mctor-3", 3), ("mctor-5", 5)])
+def test_mctor_is_pctls_with_more_circuits(name: str, circuits: int) -> None:
+    mctor, pctls = read_variant(name), read_variant("pctls")
+    apart = {"name", "title", "description", "parallel_circuits"}
+    assert mctor.model_dump(exclude=apart) == pctls.model_dump(exclude=apart)
+    assert (mctor.parallel_circuits, mctor.stream_rule) == (circuits, "uniform")
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("shared-by-number-3", "ConnectionsPerPair"),
+        ("own-up-to-3", "PerCircuitConnectionsUpTo"),
+    ],
+)
+def test_numbers_of_connections_are_the_relays_affair(name: str, option: str) -> None:
+    variant = read_variant(name)
+    assert variant.torrc_relay == {option: ["3"]}
+    assert variant.torrc_all == variant.torrc_client == {}
+
+
+def test_the_last_number_holds(tmp_path: Path) -> None:
+    variant = read(tmp_path, "connections_per_pair = 5", extends="shared-by-number-3")
+    assert variant.connections_per_pair == 5
+    assert variant.torrc_relay == {"ConnectionsPerPair": ["5"]}
+
+
+@pytest.mark.parametrize("key", ["parallel_circuits", "connections_per_pair", "per_circuit_up_to"])
+@pytest.mark.parametrize("number", ["0", "-1", str(MOST_SIDE_BY_SIDE + 1), "true", "2.0", '"2"'])
+def test_refuses_numbers_that_no_path_can_have(tmp_path: Path, key: str, number: str) -> None:
+    told = refused(tmp_path, f"{key} = {number}\n{SEVERAL}")
+    assert f"{key} = " in told
+    assert "is no whole number from 1 to 32" in told
+
+
+@pytest.mark.parametrize(
+    ("keys", "advice"),
+    [
+        ("parallel_circuits = 3", "= 3 means nothing without per-circuit-connections.patch: add"),
+        ("connections_per_pair = 3", "= 3 means nothing without connections-per-pair.patch: add"),
+        ("per_circuit_up_to = 2", "= 2 means nothing without connections-per-pair.patch: add"),
+        ('stream_rule = "hash"', 'is no rule for streams: did you mean "hashing"?'),
+        (
+            f"{SEVERAL}\nconnections_per_pair = 2\nper_circuit_up_to = 2",
+            "both say which connection a circuit takes: leave one of them out",
+        ),
+        (
+            f'{SEVERAL}\ncc_alg = "vegas"\nconflux = true\nparallel_circuits = 2',
+            "conflux = true with parallel_circuits: ",
+        ),
+    ],
+)
+def test_refuses_policies(tmp_path: Path, keys: str, advice: str) -> None:
+    assert advice in refused(tmp_path, keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected", "kept"),
+    [
+        ("", SharedLink(8, 8, 1), 0),
+        ("parallel_circuits = 5", SharedLink(40, 40, 1), 0),
+        (f"{SEVERAL}\nconnections_per_pair = 3", SharedLink(3, 8, 3), 3),
+        (f"{SEVERAL}\nper_circuit_up_to = 3", SharedLink(3, 8, 3), 3),
+        (f"{SEVERAL}\nper_circuit_up_to = 8", SharedLink(8, 8, 1), 8),
+        (f"{SEVERAL}\nper_circuit_up_to = 9", SharedLink(8, 8, 1), 8),
+        (f"{SEVERAL}\nconnections_per_pair = 9", SharedLink(9, 8, 1), 8),
+        (
+            f"{SEVERAL}\nconnections_per_pair = 4\nparallel_circuits = 2",
+            SharedLink(4, 16, 4),
+            4,
+        ),
+    ],
+)
+def test_what_the_shared_link_must_look_like(
+    tmp_path: Path, keys: str, expected: SharedLink, kept: int
+) -> None:
+    plan = planned(tmp_path, keys, extends="vanilla" if SEVERAL in keys else "pctls")
+    assert expected_shared_link(plan) == expected
+    assert kept_connections(plan) == kept
+
+
+def test_only_what_tor_reads_makes_another_bootstrapped_network(tmp_path: Path) -> None:
+    pctls = make_plan("NoDropping", "pctls")
+    other = planned(tmp_path, 'ipsec = true\nparallel_circuits = 2\nstream_rule = "hashing"')
+    other = other.model_copy(update={"variant": pctls.variant})
+    assert bare_plan(other) == bare_plan(pctls)
+    assert other.key != pctls.key
+
+
+def test_uniform_takes_circuits_in_turn() -> None:
+    assert [uniform(number, 3) for number in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_hashing_takes_them_by_both_ends() -> None:
+    ends = ("127.0.0.1:40000", "10.0.5.1:8888")
+    digest = hashlib.md5(b"127.0.0.1:40000 10.0.5.1:8888", usedforsecurity=False).hexdigest()
+    assert hashing(*ends, 5) == int(digest, 16) % 5
+    counts = Counter(hashing(f"127.0.0.1:{port}", ends[1], 5) for port in range(40000, 41000))
+    assert set(counts) == set(range(5))
+    assert max(counts.values()) < 260  # the binomial's mean is 200, its deviation 13
+
+
+def esp_plan(seed: int = 1, scenario: str = "NoDropping") -> Plan:
+    return make_plan(scenario, "pctcp", seed=seed)
+
+
+def test_every_pair_of_neighbouring_relays_is_protected_both_ways() -> None:
+    directions = ipsec.protected(esp_plan())
+    pairs = [(f"guard{number}", "middle1") for number in range(1, 5)] + [("middle1", "exit1")]
+    assert sorted(directions) == sorted(pairs + [pair[::-1] for pair in pairs])
+
+
+def test_competing_streams_are_protected_too() -> None:
+    assert ("exit1", "middle1") in ipsec.protected(esp_plan(scenario="Two"))
+
+
+def states(plan: Plan, node: str) -> list[str]:
+    return [line for line in ipsec.commands(plan, node) if line.startswith("xfrm state")]
+
+
+def test_both_ends_of_a_direction_have_one_key_and_no_other_has_it() -> None:
+    plan = esp_plan()
+    by_line = Counter(line for node in plan.nodes for line in states(plan, node.name))
+    assert len(by_line) == 10
+    assert set(by_line.values()) == {2}
+    keys = {line.split()[-2] for line in by_line}
+    assert len(keys) == 10
+    assert {len(key) for key in keys} == {len("0x") + 2 * (16 + 4)}
+    assert not keys & {line.split()[-2] for line in states(esp_plan(seed=2), "middle1")}
+
+
+def test_only_relays_are_told() -> None:
+    plan = esp_plan()
+    told = {node.role for node in plan.nodes if list(ipsec.commands(plan, node.name))}
+    assert told == {"guard", "middle", "exit"}
+
+
+def test_policies_let_nothing_in_or_out_without_esp() -> None:
+    plan = esp_plan()
+    address = plan.node("exit1").address
+    policies = [line for line in ipsec.commands(plan, "exit1") if "policy" in line]
+    ways = {line.partition(" dir ")[2].split()[0]: line for line in policies}
+    assert ways.keys() == {"out", "in"}
+    assert ways["out"].startswith(f"xfrm policy add src {address} ")
+    assert f" dst {address} " in ways["in"]
+
+
+def test_what_esp_leaves_of_a_packet() -> None:
+    """By RFC 4303 and 4106: 20 (IPv4), 8 (SPI, number), 8 (IV), 32 (TCP), 2 (trailer), 16 (ICV)."""
+    assert ipsec.SEGMENT_BYTES == 1500 - 20 - 8 - 8 - 32 - 2 - 16 == 1448 - 34
+    assert (32 + ipsec.SEGMENT_BYTES + 2) % 4 == 0
+
+
+@pytest.mark.root
+def test_a_host_kernel_without_ipsec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_kernel, "TRIALS", {})
+    lacking = {"IPsec with AES-GCM": "ip xfrm state add nonsense"}
+    monkeypatch.setattr(host_kernel, "IPSEC_TRIALS", lacking)
+    assert host_kernel.refusal() == ""
+    with pytest.raises(
+        InputError, match=r"this host's kernel has no IPsec with AES-GCM \(.*"
+    ) as it:
+        host.check_host([], [], ipsec=True)
+    assert "\n" not in str(it.value)

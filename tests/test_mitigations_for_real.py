@@ -1,0 +1,161 @@
+"""Proposals against circuits that hurt each other, in short real runs: each is what it says.
+
+What their variants say and refuse is in test_mitigations.
+"""
+
+import gzip
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from machine import run_inside, run_scenario
+from rich.console import Console
+
+from testbed.plan import make_plan
+from testbed.results import Run
+from testbed.runner import plan_need
+from testbed.setup.ready import ensure_tors
+from testbed.tor.configuration import OR_PORT
+
+pytestmark = pytest.mark.experiment
+
+COUNTING = """
+from testbed.lab.network import running_lab
+from testbed.plan import make_plan
+
+def esp():
+    return lab.esp_packets(lab.direction("middle1", "exit1"))
+
+plan = make_plan("NoDropping", "pctcp")
+with running_lab(plan) as lab:
+    ping = ["ping", "-c", "5", "-i", "0.2", plan.node("exit1").address]
+    lab.run("middle1", ping)
+    print("protected", *esp())
+    lab.run("exit1", ["ip", "xfrm", "policy", "flush"])
+    lab.run("middle1", ping)
+    print("one-sided", *esp())
+    lab.run("middle1", ["ip", "xfrm", "policy", "flush"])
+    lab.run("middle1", ping)
+    print("open", *esp())
+"""
+
+
+def observed(run: Run, name: str) -> str:
+    (check,) = (check for check in run.summary.checks if check.name == name)
+    assert check.ok is not False
+    return check.observed
+
+
+def variant(folder: Path, keys: str, extends: str) -> str:
+    file = folder / "mine.toml"
+    file.write_text(f'title = "x"\nextends = "{extends}"\n{keys}\n', encoding="utf-8")
+    return str(file)
+
+
+def test_what_is_not_esp_is_counted(tmp_path: Path) -> None:
+    lines = [line.split() for line in run_inside(COUNTING, tmp_path / "machine").splitlines()]
+    counts = {words[0]: tuple(map(int, words[1:])) for words in lines if len(words) == 3}
+    assert counts == {"protected": (5, 5), "one-sided": (10, 10), "open": (15, 10)}
+
+
+def test_pctcp(tmp_path: Path) -> None:
+    run = run_scenario(tmp_path, "One", "pctcp", 4)
+    wanted = "2 connections, 2 circuits, at most 1 on one connection"
+    assert observed(run, "shared link before measuring") == wanted
+    assert observed(run, "shared link after measuring") == wanted
+    assert observed(run, "payload of a full segment on the shared link") == "1414 bytes"
+    packets = observed(run, "packets between relays that aren't ESP")
+    assert int(packets.removeprefix("none of ")) > 10_000
+
+
+def payloads(capture: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """Ports and what is kept of the payload, of each TCP segment that has any, of a pcap file."""
+    position = 24
+    while position < len(capture):
+        kept, length = struct.unpack_from("<II", capture, position + 8)
+        packet = capture[position + 16 : position + 16 + kept]
+        position += 16 + kept
+        ip_bytes = 4 * (packet[14] & 0xF)
+        tcp = packet[14 + ip_bytes :]
+        tcp_bytes = 4 * (tcp[12] >> 4)
+        if length > 14 + ip_bytes + tcp_bytes:
+            yield struct.unpack_from(">HH", tcp), tcp[tcp_bytes:]
+
+
+def test_plain_connections_carry_cells_and_no_tls(tmp_path: Path) -> None:
+    """Each cell of 514 bytes begins with its circuit's number, whose first bit its initiator sets.
+
+    Connections are opened before a capture begins, so that it is cells that are looked for: 3 is
+    RELAY, and TLS's records of data begin with 23, 3, 3 (RFC 8446, 5.2).
+    """
+    own = variant(
+        tmp_path,
+        'patches = ["plain-relay-connections.patch"]\n[torrc.relay]\nPlainRelayConnections = 1',
+        "vanilla",
+    )
+    run = run_scenario(tmp_path, "One", own, 4, "--pcap", "exit-middle", "--pcap", "client-guard")
+    captures = run.directory / "captures"
+    plain = gzip.decompress((captures / "middle1-exit1.pcap.gz").read_bytes())
+    cells = [bytes_ for ports, bytes_ in payloads(plain) if OR_PORT in ports]
+    assert not [one for one in cells if one.startswith(b"\x17\x03\x03")]
+    assert sum(one[:1] >= b"\x80" and one[4:5] == b"\x03" for one in cells) > 10
+    client = gzip.decompress((captures / "client1-guard1.pcap.gz").read_bytes())
+    records = [bytes_ for ports, bytes_ in payloads(client) if OR_PORT in ports]
+    assert sum(one.startswith(b"\x17\x03\x03") for one in records) > 10
+
+
+def test_mctor_by_hashing(tmp_path: Path) -> None:
+    own = variant(tmp_path, 'parallel_circuits = 3\nstream_rule = "hashing"', "pctls")
+    run = run_scenario(tmp_path, "Two", own, 6)
+    wanted = "6 connections, 6 circuits, at most 1 on one connection"
+    assert observed(run, "shared link before measuring") == wanted
+    assert observed(run, "streams on other circuits") == "none"
+    spread = observed(run, "streams on each circuit")
+    counts = [[int(each) for each in one.split()[1:]] for one in spread.split("; ")]
+    assert [len(each) for each in counts] == [3, 3]
+    assert all(sum(each) > 1 for each in counts)
+
+
+@pytest.mark.parametrize("name", ["shared-by-number-3", "own-up-to-3"])
+def test_eight_circuits_on_three_connections(tmp_path: Path, name: str) -> None:
+    run = run_scenario(tmp_path, "NoDropping", name, 4)
+    wanted = "3 connections, 8 circuits, at most 3 on one connection"
+    assert observed(run, "shared link before measuring") == wanted
+    assert observed(run, "shared link after measuring") == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("pctcp", ["PlainRelayConnections", "1"], "is for testing Tor networks only"),
+        ("pctcp", ["PlainRelayConnections", "0"], ""),
+        (
+            "own-up-to-3",
+            ["ConnectionsPerPair", "2", "PerCircuitConnectionsUpTo", "2"],
+            "each say which connection a circuit takes: set one of them",
+        ),
+        (
+            "own-up-to-3",
+            ["PerCircuitConnections", "1", "ConnectionsPerPair", "2"],
+            "each say which connection a circuit takes: set one of them",
+        ),
+        ("own-up-to-3", ["PerCircuitConnections", "1"], ""),
+    ],
+)
+def test_what_a_patched_tor_refuses(
+    tmp_path: Path, name: str, options: list[str], told: str
+) -> None:
+    """Outside a TestingTorNetwork; nothing is started but the check of its options."""
+    need = plan_need(make_plan("One", name))
+    tor = ensure_tors(Console(stderr=True), [need])[need].product("tor")
+    check = [str(tor), "--verify-config", "-f", "/dev/null", "--ignore-missing-torrc"]
+    done = subprocess.run(
+        [*check, "--DataDirectory", str(tmp_path / "data"), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told in done.stdout
+    assert (done.returncode != 0) == bool(told)
