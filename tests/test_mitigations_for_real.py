@@ -130,17 +130,8 @@ def test_eight_circuits_on_three_connections(tmp_path: Path, name: str) -> None:
     [
         ("pctcp", ["PlainRelayConnections", "1"], "is for testing Tor networks only"),
         ("pctcp", ["PlainRelayConnections", "0"], ""),
-        (
-            "own-up-to-3",
-            ["ConnectionsPerPair", "2", "PerCircuitConnectionsUpTo", "2"],
-            "each say which connection a circuit takes: set one of them",
-        ),
-        (
-            "own-up-to-3",
-            ["PerCircuitConnections", "1", "ConnectionsPerPair", "2"],
-            "each say which connection a circuit takes: set one of them",
-        ),
-        ("own-up-to-3", ["PerCircuitConnections", "1"], ""),
+        ("own-up-to-3", ["ConnectionsPerPair", "-2"], "ConnectionsPerPair"),
+        ("own-up-to-3", ["ConnectionsPerPair", "2"], ""),
     ],
 )
 def test_what_a_patched_tor_refuses(
