@@ -6,6 +6,7 @@ Tor is built in `testbed.setup`; which option does what is Tor's own affair, and
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from string import Template
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -285,8 +286,9 @@ def read_variant(name: str) -> Variant:
     release, source = _release_or_source(chain)
     policies = _policies(chain)
     for key, number in policies.items():
-        if option := POLICIES[key].option:
-            torrc["relay"] = _overridden(torrc["relay"], {option: [str(number)]})
+        options = POLICIES[key].options.items()
+        lines = {option: [Template(value).substitute(number=number)] for option, value in options}
+        torrc["relay"] = _overridden(torrc["relay"], lines)
     variant = Variant(
         name=path.stem,
         title=newest.title,

@@ -63,7 +63,8 @@ def test_a_kernel_that_lacks_a_congestion_control(monkeypatch: pytest.MonkeyPatc
 def test_a_kernel_that_lacks_a_queue_discipline(monkeypatch: pytest.MonkeyPatch) -> None:
     trials = {
         "veth": host_kernel.TRIALS["veth"],
-        "a place": "tc qdisc add dev trial0 root handle 10: prio",
+        "a place": "tc qdisc add dev trial0 root handle 10: htb"
+        " && tc class add dev trial0 parent 10: classid 10:1 htb rate 1mbit",
     }
     monkeypatch.setattr(host_kernel, "TRIALS", trials)
     assert host_kernel.refusal([], ["pfifo", "bfifo"]) == ""

@@ -68,22 +68,19 @@ def test_mctor_is_pctls_with_more_circuits(name: str, circuits: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "option"),
-    [
-        ("shared-by-number-3", "ConnectionsPerPair"),
-        ("own-up-to-3", "PerCircuitConnectionsUpTo"),
-    ],
+    ("name", "own"),
+    [("shared-by-number-3", "0"), ("own-up-to-3", "1")],
 )
-def test_numbers_of_connections_are_the_relays_affair(name: str, option: str) -> None:
+def test_numbers_of_connections_are_the_relays_affair(name: str, own: str) -> None:
     variant = read_variant(name)
-    assert variant.torrc_relay == {option: ["3"]}
+    assert variant.torrc_relay == {"ConnectionsPerPair": ["3"], "PerCircuitConnections": [own]}
     assert variant.torrc_all == variant.torrc_client == {}
 
 
 def test_the_last_number_holds(tmp_path: Path) -> None:
     variant = read(tmp_path, "connections_per_pair = 5", extends="shared-by-number-3")
     assert variant.connections_per_pair == 5
-    assert variant.torrc_relay == {"ConnectionsPerPair": ["5"]}
+    assert variant.torrc_relay["ConnectionsPerPair"] == ["5"]
 
 
 @pytest.mark.parametrize("key", ["parallel_circuits", "connections_per_pair", "per_circuit_up_to"])

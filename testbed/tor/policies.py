@@ -4,7 +4,8 @@ Options that a patch adds to Tor are Tor's affair; which patch has which is said
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 MOST_SIDE_BY_SIDE = 32
 """Circuits of a client, or connections between two relays, side by side: as many circuits as a Tor
@@ -19,16 +20,23 @@ class Policy:
 
     Attributes:
         patch: without which it means nothing.
-        option: of each relay's torrc, by which the relays get to know it; None of a client's.
+        options: of each relay's torrc, with `$number` for the key's value, by which the relays get
+            to know it; none of a client's own.
     """
 
     patch: str
-    option: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 POLICIES = {
-    "connections_per_pair": Policy("connections-per-pair.patch", "ConnectionsPerPair"),
-    "per_circuit_up_to": Policy("connections-per-pair.patch", "PerCircuitConnectionsUpTo"),
+    "connections_per_pair": Policy(
+        "connections-per-pair.patch",
+        {"ConnectionsPerPair": "$number", "PerCircuitConnections": "0"},
+    ),
+    "per_circuit_up_to": Policy(
+        "connections-per-pair.patch",
+        {"ConnectionsPerPair": "$number", "PerCircuitConnections": "1"},
+    ),
     "parallel_circuits": Policy("per-circuit-connections.patch"),
 }
 """By the variant's key."""
