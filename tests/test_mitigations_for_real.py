@@ -7,6 +7,7 @@ import gzip
 import struct
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from machine import run_inside, run_scenario
 from rich.console import Console
 
 from testbed.plan import make_plan
-from testbed.results import Run
-from testbed.runner import plan_need
-from testbed.setup.ready import ensure_tors
+from testbed.results import Run, read_run
+from testbed.runner import carry_out, plan_need
+from testbed.setup.ready import ensure_ready, ensure_tors
 from testbed.tor.configuration import OR_PORT
+from testbed.variant import TOR_CONFIGS
 
 pytestmark = pytest.mark.experiment
 
@@ -115,6 +117,37 @@ def test_mctor_by_hashing(tmp_path: Path) -> None:
     counts = [[int(each) for each in one.split()[1:]] for one in spread.split("; ")]
     assert [len(each) for each in counts] == [3, 3]
     assert all(sum(each) > 1 for each in counts)
+
+
+@pytest.fixture(scope="module")
+def unpatched(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_with([], tmp_path_factory.mktemp("unpatched"))
+
+
+def run_with(patches: list[str], folder: Path) -> Run:
+    """A run of one plan, vanilla's, by a Tor with some patches: whose options are all off."""
+    plan = make_plan("One", "vanilla", duration="4 s")
+    files = tuple(TOR_CONFIGS / "patches" / f"{name}.patch" for name in patches)
+    need = replace(plan_need(plan), patches=files)
+    ready = ensure_ready(Console(stderr=True), [need])
+    ready = replace(ready, tors={plan_need(plan): ready.tors[need]})
+    carry_out(plan, folder / "run", Console(stderr=True), lambda _step: None, ready=ready)
+    return read_run(folder / "run")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "patches",
+    [
+        ["per-circuit-connections"],
+        ["plain-relay-connections"],
+        ["per-circuit-connections", "connections-per-pair"],
+    ],
+)
+def test_a_patch_with_its_option_off_changes_no_byte(
+    tmp_path: Path, unpatched: Run, patches: list[str]
+) -> None:
+    assert run_with(patches, tmp_path).fingerprint == unpatched.fingerprint
 
 
 @pytest.mark.parametrize("name", ["shared-by-number-3", "own-up-to-3"])
