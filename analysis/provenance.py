@@ -151,7 +151,11 @@ def _configuration(tor: Tor) -> Iterator[str]:
     yield from (f"consensus: {key}={value}" for key, value in tor.consensus_params.items())
     if tor.source:
         yield f"source: {tor.source}"
-    yield f"premise: the shared link has {tor.premise}"
+    if tor.ipsec:
+        yield "ipsec: true"
+    if tor.parallel_circuits > 1:
+        yield f"parallel_circuits: {tor.parallel_circuits}, stream_rule: {tor.stream_rule}"
+    yield f"premise: the shared link has {tor.promise}"
 
 
 def patch_text(patch: Patch, directory: Path) -> str:

@@ -167,6 +167,15 @@ class Tor(PlanPart):
     stream_rule: str = STREAM_RULES[0]
 
     @property
+    def promise(self) -> str:
+        """What must hold on the shared link, in words: the premise, or what a number says of it."""
+        if self.connections_per_pair:
+            return f"up to {self.connections_per_pair} connections, shared by circuits' numbers"
+        if self.per_circuit_up_to:
+            return f"one connection per circuit up to {self.per_circuit_up_to}, then shared"
+        return self.premise
+
+    @property
     def conflux(self) -> bool:
         """Whether each client has a linked set, built by Tor itself, and not one circuit.
 

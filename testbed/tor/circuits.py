@@ -159,13 +159,13 @@ class ParallelCircuits(ClientCircuit):
     def __init__(
         self, tor: RunningTor, hops: list[str], record: Record, *, circuits: int, rule: str
     ) -> None:
-        super().__init__(tor, hops, record)
         self.streams: Counter[str] = Counter()
         self._number, self._rule = circuits, rule
         self._statuses: dict[str, str] = {}
         self._assigned: dict[str, str] = {}
         """The circuit of each of the traffic's streams that wasn't opened."""
         self._probes, self._others = count(), count()
+        super().__init__(tor, hops, record)  # from here on there are events
 
     def extend(self, round_name: str) -> None:
         """Ask for all circuits along the path; returns at once."""
