@@ -9,7 +9,7 @@ from pathlib import Path
 from testbed.machines.places import Places, seen_by_guest
 from testbed.machines.virtual import START_NS, run_in_machine
 from testbed.machines.watching import Cost, Step
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.seeds import derived_seed
 
 BASE_MEMORY_MB = 256
