@@ -46,15 +46,17 @@ def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
     """
     runs = {group.variant: valid for group, valid in found.valid.items()}
     first = variants[0]
-    return [
-        _compared(
-            metric,
-            *(first, other),
-            metric.by_seed(runs.get(first, ())),
-            metric.by_seed(runs.get(other, ())),
-        )
-        for other in variants[1:]
+    numbers = {
+        (metric, variant): metric.by_seed(runs.get(variant, ()))
         for metric in METRICS
+        for variant in variants
+    }
+    # Some metrics are of some traffic models only.
+    metrics = [one for one in METRICS if any(numbers[one, variant] for variant in variants)]
+    return [
+        _compared(metric, first, other, numbers[metric, first], numbers[metric, other])
+        for other in variants[1:]
+        for metric in metrics or METRICS
     ]
 
 

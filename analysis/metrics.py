@@ -11,7 +11,9 @@ import polars
 
 from testbed.errors import TestbedError
 from testbed.results import Run, stream_round_trip_ms, throughput_mb_per_s
+from testbed.results.figures import between_fences, fairness, loads_s
 from testbed.results.streaming import judged_seconds
+from testbed.results.summary import Fairness
 from testbed.traffic.models import MODELS
 
 
@@ -99,6 +101,25 @@ def build_times_ms(run: Run) -> polars.Series:
     """How long the circuits took to build that carried the traffic."""
     built = run.circuits.filter(round="measured", status="BUILT")
     return _under_test(run, built)["since_extend_s"].drop_nulls() * 1000
+
+
+def load_times_s(run: Run) -> polars.Series:
+    """How long the whole loads took, of a model with several transfers at once; else none."""
+    model = MODELS.get(run.summary.traffic)
+    if model is None or model.at_once == 1:
+        return polars.Series([], dtype=polars.Float64)
+    return loads_s(_under_test(run, run.transfers.filter("measured")), model.at_once)
+
+
+def outliers_percent(run: Run) -> float:
+    """How many of the transfers' throughputs lie outside Tukey's fences, in percent."""
+    values = transfers(run)["throughput_mb_per_s"].drop_nulls()
+    return 100 * (1 - len(between_fences(values)) / len(values)) if len(values) else 0.0
+
+
+def client_fairness(run: Run) -> Fairness | None:
+    """How alike the clients under test fared; None of a single one."""
+    return fairness(transfers(run), clients_under_test(run))
 
 
 def median_window(run: Run) -> float | None:
@@ -226,12 +247,47 @@ CIRCUIT_BUILD_TIME = Metric(
     of=lambda run: _mean(build_times_ms(run)),
 )
 
+LOAD_TIME = Metric(
+    key="load_s.mean",
+    name="time of a load",
+    unit="s",
+    digits=1,
+    less="faster",
+    more="slower",
+    of=lambda run: _mean(load_times_s(run)),
+)
+THROUGHPUT_WITHOUT_OUTLIERS = replace(
+    THROUGHPUT,
+    key="throughput_without_outliers_mb_per_s.mean",
+    name="without outliers",
+    of=_of_transfers("throughput_mb_per_s", lambda values: _mean(between_fences(values))),
+)
+JAIN_INDEX = Metric(
+    key="fairness.jain_index",
+    name="Jain's index",
+    unit="of clients",
+    digits=3,
+    less="less fair",
+    more="fairer",
+    of=lambda run: found.jain_index if (found := client_fairness(run)) else None,
+)
+LARGEST_DIFFERENCE = Metric(
+    key="fairness.largest_difference",
+    name="largest difference",
+    unit="%",
+    digits=1,
+    less="fairer",
+    more="less fair",
+    of=lambda run: 100 * found.largest_difference if (found := client_fairness(run)) else None,
+)
+
 METRICS = (
     THROUGHPUT,
     TIME_TO_FIRST_BYTE,
     TIME_TO_LAST_BYTE,
     TIME_TO_LAST_BYTE_MEDIAN,
     TIME_TO_LAST_BYTE_P95,
+    LOAD_TIME,
     STREAM_ROUND_TRIP,
     CIRCUIT_ROUND_TRIP,
     CIRCUIT_BUILD_TIME,

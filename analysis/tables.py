@@ -14,12 +14,19 @@ from rich.table import Table as RichTable
 from analysis.metrics import (
     CIRCUIT_BUILD_TIME,
     CIRCUIT_ROUND_TRIP,
+    JAIN_INDEX,
+    LARGEST_DIFFERENCE,
+    LOAD_TIME,
     STREAM_ROUND_TRIP,
     THROUGHPUT,
+    THROUGHPUT_WITHOUT_OUTLIERS,
     TIME_TO_LAST_BYTE,
     TIME_TO_LAST_BYTE_MEDIAN,
     TIME_TO_LAST_BYTE_P95,
     Metric,
+    clients_under_test,
+    load_times_s,
+    outliers_percent,
     streamed,
     transfers,
 )
@@ -131,6 +138,7 @@ def run_tables(found: Found) -> list[Table]:
         for table in (
             throughput_table(part),
             circuits_table(part),
+            clients_table(part),
             two_clients_table(part),
             statements_table(part),
         )
@@ -186,6 +194,42 @@ def circuits_table(found: Found) -> Table:
         note=(
             "As above. A probe goes through the circuit beside its load, once a second: no quantity"
             " of the paper's Table 4."
+        ),
+    )
+
+
+def clients_table(found: Found) -> Table:
+    """Loads of several transfers, outliers, and how alike the clients fared."""
+    groups = {
+        group: runs
+        for group, runs in _of_eight_clients(found).items()
+        if len(clients_under_test(runs[0])) > 1 or len(load_times_s(runs[0]))
+    }
+    metrics = (LOAD_TIME, THROUGHPUT, THROUGHPUT_WITHOUT_OUTLIERS)
+    fair = (JAIN_INDEX, LARGEST_DIFFERENCE)
+    return Table(
+        title="Loads, outliers and fairness",
+        columns=(
+            *("variant", "scenario", _runs_heading(groups)),
+            *(metric.label for metric in metrics),
+            "outliers, %",
+            *(metric.label for metric in fair),
+        ),
+        rows=tuple(
+            (
+                *(group.variant, group.label, _runs(group, runs, groups)),
+                *(_over_runs(metric.by_seed(runs).values(), metric.digits) for metric in metrics),
+                _over_runs(map(outliers_percent, runs), 1),
+                *(_over_runs(metric.by_seed(runs).values(), metric.digits) for metric in fair),
+            )
+            for group, runs in groups.items()
+        ),
+        note=(
+            "Mean over runs ± standard deviation over runs. A load is what begins together, until"
+            " the last of it has ended. Outliers are transfers whose throughput is outside Tukey's"
+            " fences, 1.5 interquartile ranges beyond the quartiles of their run; all other columns"
+            " contain them. Jain's index is 1 if all clients get as much, by the mean throughput of"
+            " each; the largest difference is between two clients, in percent of the faster one."
         ),
     )
 

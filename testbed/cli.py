@@ -10,6 +10,7 @@ import json
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,7 @@ from testbed.toml_file import PROJECT, names_in
 if TYPE_CHECKING:
     from analysis.runs import Found
     from testbed.batch import Slurm
+    from testbed.toml_file import Value
 
 VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
 DIFFERS = 3
@@ -78,6 +80,7 @@ def _scenario(given: argparse.Namespace, messages: Console) -> int:
         duration=given.duration,
         traffic=given.traffic,
         tgen=given.tgen,
+        changes=dict(given.set),
     )
     destination = given.out or default_output(plan, given.machine)
     check_output(destination)
@@ -115,6 +118,7 @@ def _compare(given: argparse.Namespace, messages: Console) -> int:
         given.runs,
         duration=given.duration,
         traffic=given.traffic,
+        changes=dict(given.set),
     )
     repeats.carry_out_each(repeats.missing(plans, mixed=given.mixed), messages)
     found = read_runs((default_output(plan) for plan in plans), mixed=given.mixed)
@@ -427,6 +431,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--runs", type=int, default=3, metavar="N", help="of each variant")
     compare.add_argument("--traffic", help="a traffic model instead of the scenario's")
     compare.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
+    _add_set(compare)
     _add_mixed(compare)
     _add_formats(compare)
     compare.set_defaults(command=_compare)
@@ -611,6 +616,31 @@ def _duration_s(text: str) -> float:
         raise argparse.ArgumentTypeError(f'"{text}" {error}') from error
 
 
+def _change(text: str) -> tuple[str, "Value"]:
+    """The type of an argument KEY=VALUE; the value is TOML's where it is TOML, else a text."""
+    key, equals, value = text.partition("=")
+    if not (equals and key.strip() and value.strip()):
+        raise argparse.ArgumentTypeError(f'"{text}" is not KEY=VALUE')
+    try:
+        read = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        read = value.strip()
+    if not isinstance(read, bool | int | float | str):
+        raise argparse.ArgumentTypeError(f'"{text}": a number, a text, true or false can be set')
+    return key.strip(), read
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        type=_change,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a value of the scenario's file, such as 'links.middle-exit.loss=0.2 %%'",
+    )
+
+
 def _add_mixed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mixed",
@@ -631,6 +661,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traffic", help="a traffic model instead of the scenario's")
     parser.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
     parser.add_argument("--seed", type=int, default=1, help="of the losses and the traffic")
+    _add_set(parser)
     parser.add_argument("--out", type=Path, help="the run directory; must not exist")
     parser.add_argument(
         "--machine",

@@ -41,7 +41,7 @@ from testbed.tor.circuits import Circuits
 from testbed.tor.configuration import OR_PORT, socks_proxy
 from testbed.tor.network import TorNetwork, wait_until
 from testbed.traffic.competing import competing_servers, competing_streams
-from testbed.traffic.models import write_client, write_server
+from testbed.traffic.models import MODELS, write_client, write_server
 from testbed.traffic.tgen_log import generator_log, has_settled
 
 TGEN_PORT = 8888
@@ -284,8 +284,8 @@ def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record, clo
     def under_way() -> list[str]:
         return [
             f"{client}'s transfer"
-            for client in plan.traffic_by_client
-            if not has_settled(generator_log(logs, client), client, end_s)
+            for client, model in plan.traffic_by_client.items()
+            if not has_settled(generator_log(logs, client), client, end_s, MODELS[model].at_once)
         ]
 
     while (left := under_way()) and (over_s := time.time() - end_s) <= plan.duration_s:

@@ -8,7 +8,9 @@ import ipaddress
 import json
 import math
 import os
+import re
 import shutil
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from testbed.plan_identity import identity
 from testbed.queue_disciplines import FIFO
 from testbed.scenario import DEFAULT, CompetingKeys, LinkSettings, Scenario, read_scenario
 from testbed.seeds import derived_seed
-from testbed.toml_file import PROJECT, label, shown, suggestion
+from testbed.toml_file import PROJECT, Value, label, shown, suggestion
 from testbed.topology import ROLES, TorTopo, load_topology
 from testbed.tor.choices import CONFLUX
 from testbed.tor.policies import STREAM_RULES
@@ -115,6 +117,7 @@ class Competing(PlanPart):
     """TCP streams beside the circuits, all from one node to another along a route of nodes.
 
     Attributes:
+        rate_bit_per_s: what a stream sends at the most; None: as fast as it goes.
         port: the receiver's.
         stream_ports: the sender's, one a stream; they tell the streams from iperf3's control
             connection.
@@ -125,6 +128,7 @@ class Competing(PlanPart):
     route: tuple[str, ...]
     streams: int
     congestion_control: str
+    rate_bit_per_s: int | None = None
     port: int
     stream_ports: tuple[int, ...]
 
@@ -195,6 +199,9 @@ class Plan(PlanPart):
     """All that a run needs to know.
 
     Attributes:
+        scenario: the file's name, and what was changed in it, such as
+            "SharedDropping,links.middle-exit.loss=0.2%".
+        changes: values instead of those of the scenario's file, by dotted keys.
         topology: its name, or its file's: nodes, links and paths are all that is built.
         traffic: the model of every client that has none of its own in the scenario.
         traffic_overridden: whether it is another one than the scenario's file says.
@@ -223,6 +230,12 @@ class Plan(PlanPart):
     competing: tuple[Competing, ...]
     tor: Tor
     tgen: Generator | None = None
+    changes: dict[str, Value] = {}
+
+    @property
+    def unchanged_scenario(self) -> str:
+        """The scenario's name without what is changed in it."""
+        return self.scenario.partition(",")[0] if self.changes else self.scenario
 
     @property
     def key(self) -> str:
@@ -256,6 +269,7 @@ def make_plan(
     duration: str | float | None = None,
     traffic: str | None = None,
     tgen: str | None = None,
+    changes: Mapping[str, Value] | None = None,
 ) -> Plan:
     """Resolve and check a scenario and a variant.
 
@@ -266,12 +280,13 @@ def make_plan(
         duration: instead of the scenario's, such as "90 s"; a bare number is seconds.
         traffic: instead of the scenario's, for the clients without a model of their own.
         tgen: a program instead of the bundled generator: a path, or a name on PATH.
+        changes: values instead of those in the scenario's file, by dotted keys.
 
     Raises:
         InputError: one of them isn't there, or can't be run as it says.
     """
     _check_seed(seed)
-    said, file = read_scenario(scenario)
+    said, file = read_scenario(scenario, changes)
     tor = read_variant(variant)
     topology = _topology(said, file)
     if tor.conflux:
@@ -279,7 +294,7 @@ def make_plan(
     links = _links(said, file, topology, seed)
     traffic_by_client = _traffic_by_client(said, file, topology, traffic)
     plan = Plan(
-        scenario=file.stem,
+        scenario=changed_name(file.stem, changes or {}),
         scenario_title=said.title,
         variant=tor.name,
         variant_title=tor.title,
@@ -299,10 +314,17 @@ def make_plan(
         competing=_competing(said, file, topology, links),
         tor=_tor(tor),
         tgen=None if tgen is None else _generator(tgen),
+        changes=dict(changes or {}),
     )
     subject = f"{label(file)}: duration" if duration is None else "--duration"
     _check_duration(plan, topology, subject)
     return plan
+
+
+def changed_name(scenario: str, changes: Mapping[str, Value]) -> str:
+    """A scenario's name with what is changed in it, fit for a folder: no spaces, no slashes."""
+    said = [f"{key}={shown(value)}" for key, value in sorted(changes.items())]
+    return ",".join([scenario, *(re.sub(r"[^\w.%=+-]", "", one) for one in said)])
 
 
 def default_output(plan: Plan, machine: str = "virtual") -> Path:
@@ -347,7 +369,7 @@ def _given_duration_s(duration: str | float) -> float:
 
 def _topology(said: Scenario, file: Path) -> TorTopo:
     try:
-        return load_topology(said.topology, file.parent)
+        return load_topology(said.topology, file.parent, said.parameters)
     except InputError as error:
         raise InputError(f"{label(file)}: topology: {error}") from error
 
@@ -485,6 +507,7 @@ def _competing(
                     route=route,
                     streams=keys.streams,
                     congestion_control=keys.congestion_control,
+                    rate_bit_per_s=keys.rate_bit_per_s,
                     port=COMPETING_PORT + len(competing),
                     stream_ports=tuple(range(next_port, next_port + keys.streams)),
                 )
@@ -584,7 +607,7 @@ def shortest_duration_s(plan: Plan, routes: dict[str, tuple[str, ...]]) -> float
     ways = {client: [frozenset(hop) for hop in pairwise(route)] for client, route in routes.items()}
     for client, way in ways.items():
         for hop in way:
-            load_bits[hop] += 8 * (MODELS[plan.traffic_by_client[client]].transfer_bytes or 0)
+            load_bits[hop] += 8 * MODELS[plan.traffic_by_client[client]].load_bytes
     return max(
         max(load_bits[hop] / links[hop].rate_bit_per_s for hop in way)
         + 2 * sum(2 * links[hop].delay_ms for hop in way) / 1000

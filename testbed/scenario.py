@@ -4,7 +4,7 @@ Whether the topology has such links and nodes is checked where they meet, in `te
 sampled network is drawn from, in `testbed.network.drawn`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +30,7 @@ from testbed.queue_disciplines import (
 from testbed.toml_file import (
     PROJECT,
     KeyProblemError,
+    Value,
     find_file,
     label,
     read_model,
@@ -184,12 +185,16 @@ class TcpKeys(ScenarioPart):
 
 
 class CompetingKeys(ScenarioPart):
-    """TCP streams that compete with the circuits: how many, and from which role to which."""
+    """TCP streams that compete with the circuits: how many, and from which role to which.
+
+    With `rate`, no stream sends more than that of its payload.
+    """
 
     sender: str = Field(alias="from")
     receiver: str = Field(alias="to")
     streams: int = Field(ge=1, le=128, strict=True)
     congestion_control: CongestionControl = "cubic"
+    rate_bit_per_s: Rate | None = Field(None, alias="rate")
 
     @field_validator("sender", "receiver")
     @classmethod
@@ -213,6 +218,7 @@ class Scenario(AnyScenario):
     """A scenario on a topology. Pairs of roles in `links` are ordered from the client's side."""
 
     traffic: Text
+    parameters: dict[str, Annotated[int, Field(strict=True)]] = {}
     links: dict[str, LinkKeys]
     clients: dict[str, Text] = {}
     competing: tuple[CompetingKeys, ...] = ()
@@ -358,8 +364,12 @@ def role_pair(key: str) -> str:
     return f"{first}-{second}"
 
 
-def read_scenario(name: str) -> tuple[Scenario, Path]:
+def read_scenario(name: str, changes: Mapping[str, Value] | None = None) -> tuple[Scenario, Path]:
     """The scenario of that name in scenarios/, or in the file at that path, and its file.
+
+    Args:
+        changes: values instead of those in the file, by dotted keys such as
+            "links.middle-exit.loss".
 
     Raises:
         InputError: there is none, it says something that it can't mean, or its network is sampled.
@@ -370,7 +380,7 @@ def read_scenario(name: str) -> tuple[Scenario, Path]:
             f'{label(path)}: topology = "{SAMPLED}": sampled networks can be shown, not yet run:'
             f" ./run.py network {name}"
         )
-    scenario = read_model(path, Scenario)
+    scenario = read_model(path, Scenario, changes)
     if not scenario.links:
         raise InputError(f'{label(path)}: links is empty: write default = {{ rate = "…" }}')
     return scenario, path

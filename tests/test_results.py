@@ -118,8 +118,8 @@ def stream(number: int, began_s: float, first_s: float, last_s: float, size: int
         f"2027-01-15 08:00:00 {START_S + began_s + last_s:.6f} [message] [stream.c:1] [log]"
         f" [stream-{word}] transport [fd=8,error=NONE]"
         f" stream [id={number},vertexid=stream,error={error}]"
-        f" bytes [payload-bytes-recv={size}] times [created-ts={round(1e6 * began_s)},"
-        f"{steps},now-ts={now_us}]\n"
+        f" bytes [payload-bytes-recv={size},payload-bytes-send=0]"
+        f" times [created-ts={round(1e6 * began_s)},{steps},now-ts={now_us}]\n"
     )
 
 

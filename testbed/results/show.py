@@ -53,9 +53,19 @@ def _traffic_lines(figures: TrafficFigures) -> Iterator[tuple[str, str]]:
     throughput = figures.throughput_mb_per_s
     stream_trip, circuit_trip = figures.stream_round_trip_ms, figures.circuit_round_trip_ms
     first, last = figures.time_to_first_byte_s, figures.time_to_last_byte_s
-    yield "throughput", _with_deviation(throughput.mean, throughput.sd, "MB/s", 2)
-    yield "time to first byte", _with_tail(first.mean, first.p95)
+    name = "throughput" if figures.direction == "download" else "upload throughput"
+    yield name, _with_deviation(throughput.mean, throughput.sd, "MB/s", 2)
+    if (fenced := figures.throughput_without_outliers_mb_per_s) and fenced.outliers:
+        text = _with_deviation(fenced.mean, None, "MB/s", 2)
+        yield "without outliers", f"{text}, {fenced.outliers} left out"
+    if figures.direction == "download":
+        yield "time to first byte", _with_tail(first.mean, first.p95)
     yield "time to last byte", _with_tail(last.mean, last.p95)
+    if load := figures.load_s:
+        yield "time of a load", _with_tail(load.mean, load.p95)
+    if fair := figures.fairness:
+        percent = f"{100 * fair.largest_difference:.1f} %"
+        yield "clients", f"Jain's index {fair.jain_index:.3f}, at most {percent} apart"
     if stream_trip:
         yield "stream round trip", _with_deviation(stream_trip.mean, stream_trip.sd, "ms", 0)
     yield "circuit round trip", _with_deviation(circuit_trip.mean, circuit_trip.sd, "ms", 0)

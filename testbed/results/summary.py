@@ -80,19 +80,50 @@ class Streaming(_Part):
     stall_s: Tail
 
 
+class WithoutOutliers(_Part):
+    """A mean of the values between Tukey's fences, beside the plain mean of all of them.
+
+    Attributes:
+        outliers: how many values lie outside; see `figures.between_fences`.
+    """
+
+    mean: float | None
+    outliers: int
+
+
+class Fairness(_Part):
+    """How alike clients that do the same fare, by the mean throughput of each; None of one client.
+
+    Attributes:
+        jain_index: 1 if all get as much, 1/n if one of n gets all.
+        largest_difference: between two clients, as a share of what the one with more gets.
+    """
+
+    jain_index: float
+    largest_difference: float
+
+
 class TrafficFigures(_Part):
     """The figures of the clients that run one traffic model.
 
     Attributes:
         clients: which these are.
+        direction: of the payload, "download" or "upload".
+        load_s: of transfers that begin together, from their begin to the last one's end, over the
+            whole loads; None of models with one transfer at a time.
+        throughput_without_outliers_mb_per_s, fairness: None of runs before these were made.
         stream_round_trip_ms: None of runs that did not record it.
         streaming: of a paced model; None of the others.
     """
 
     traffic: str
     clients: tuple[str, ...]
+    direction: str = "download"
     transfers: TransferCounts
     throughput_mb_per_s: MeanAndDeviation
+    throughput_without_outliers_mb_per_s: WithoutOutliers | None = None
+    load_s: Tail | None = None
+    fairness: Fairness | None = None
     time_to_first_byte_s: Tail
     time_to_last_byte_s: Tail
     stream_round_trip_ms: Distribution | None = None

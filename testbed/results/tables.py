@@ -48,6 +48,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "start_s": _NUMBER,
         **dict.fromkeys(_STEP_COLUMNS, _NUMBER),
         "received_bytes": _COUNT,
+        "sent_bytes": _COUNT,
         "ok": _FLAG,
         "error": _TEXT,
         "measured": _FLAG,
@@ -101,7 +102,8 @@ SCHEMAS: Mapping[str, Schema] = {
 """Columns by table; all times are Unix times of the machine's clock.
 
 `transfers` has TGen's streams, one a row, with the times of their steps, null if a step was not
-reached; `measured` are those that began before measuring ended.
+reached; `measured` are those that began before measuring ended. `time_to_last_byte_s` of a whole
+upload is to the server's word that the last byte has come.
 `delivered` has what a client's generator moved since its heartbeat before, a second earlier. The
 others' columns are those of `CircuitChange`, `RoundTrip`, `SocketSample` (`sockets` and
 `competing`), `QueueSample` and `record_links`.
@@ -110,7 +112,10 @@ others' columns are those of `CircuitChange`, `RoundTrip`, `SocketSample` (`sock
 _OLDER_STEPS = ("time_to_first_byte_s", "time_to_last_byte_s")
 YOUNGER_COLUMNS: Mapping[str, Sequence[str]] = {
     "links": ("overflowed_packets",),
-    "transfers": tuple(column for column in _STEP_COLUMNS if column not in _OLDER_STEPS),
+    "transfers": (
+        *(column for column in _STEP_COLUMNS if column not in _OLDER_STEPS),
+        "sent_bytes",
+    ),
 }
 """Columns that older runs lack, by table: they are read as nulls."""
 
@@ -183,12 +188,13 @@ def read_recorded(directory: Path, plan: Plan) -> Recorded:
 
 
 def throughput_mb_per_s() -> polars.Expr:
-    """A transfer's payload by its time to last byte, 1 MB = 10^6 bytes.
+    """A transfer's payload by its time to last byte, whichever way it goes, 1 MB = 10^6 bytes.
 
     Null where that time is zero: the machine's clock stands still while its programs compute.
     """
     time_s = polars.col("time_to_last_byte_s")
-    rate = polars.col("received_bytes") / 1e6 / time_s
+    payload_bytes = polars.col("received_bytes") + polars.col("sent_bytes").fill_null(0)
+    rate = payload_bytes / 1e6 / time_s
     return polars.when(time_s > 0).then(rate).alias("throughput_mb_per_s")
 
 
@@ -243,7 +249,9 @@ def _transfer_row(transfer: Transfer, measured: bool) -> dict[str, Any]:
         "stream_id": transfer.stream_id,
         "start_s": transfer.start_s,
         **{column: transfer.step_s[step] for column, step in _STEP_COLUMNS.items()},
+        "time_to_last_byte_s": transfer.last_byte_s,
         "received_bytes": transfer.bytes_received,
+        "sent_bytes": transfer.bytes_sent,
         "ok": transfer.ok,
         "error": transfer.error,
         "measured": measured,
