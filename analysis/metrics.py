@@ -4,6 +4,7 @@ All are of the clients that run the model under test, from the run's tables. Sta
 are made elsewhere.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,7 @@ import polars
 
 from testbed.errors import TestbedError
 from testbed.results import Run, stream_round_trip_ms, throughput_mb_per_s
-from testbed.results.figures import between_fences, fairness, loads_s
+from testbed.results.figures import between_fences, fairness, loads_s, wire_bytes_per_byte
 from testbed.results.streaming import judged_seconds
 from testbed.results.summary import Fairness
 from testbed.traffic.models import MODELS
@@ -157,6 +158,11 @@ def _under_test(run: Run, table: polars.DataFrame) -> polars.DataFrame:
     return table.filter(polars.col("client").is_in(clients_under_test(run)))
 
 
+def _of_busiest_relay(samples: polars.DataFrame, statistic: polars.Expr) -> float | None:
+    """A statistic over each relay's samples, of the relay of which it is greatest."""
+    return _number(samples.group_by("relay").agg(value=statistic)["value"].max())
+
+
 def _of_transfers(
     column: str, statistic: Callable[[polars.Series], float | None]
 ) -> Callable[[Run], float | None]:
@@ -281,6 +287,59 @@ LARGEST_DIFFERENCE = Metric(
     of=lambda run: 100 * found.largest_difference if (found := client_fairness(run)) else None,
 )
 
+CONNECTIONS = Metric(
+    key="relays.connections",
+    name="connections of a relay",
+    unit="at most",
+    digits=0,
+    less="needs fewer",
+    more="needs more",
+    of=lambda run: _of_busiest_relay(run.relays, polars.max("connections")),
+)
+SOCKETS = replace(
+    CONNECTIONS,
+    key="relays.sockets",
+    name="sockets of a relay",
+    of=lambda run: _of_busiest_relay(run.relays, polars.max("sockets")),
+)
+TOR_MEMORY = Metric(
+    key="relays.tor_memory_mb",
+    name="memory of a relay's Tor",
+    unit="MB",
+    digits=1,
+    less="needs less",
+    more="needs more",
+    of=lambda run: _of_busiest_relay(run.relays, polars.max("tor_memory_bytes") / 1e6),
+)
+SOCKET_MEMORY = replace(
+    TOR_MEMORY,
+    key="relays.socket_memory_mb",
+    name="memory of a relay's sockets",
+    of=lambda run: _of_busiest_relay(run.relays, polars.mean("socket_memory_bytes") / 1e6),
+)
+WIRE_BYTES = Metric(
+    key="wire_bytes_per_byte",
+    name="on the wire",
+    unit="bytes a byte",
+    digits=3,
+    less="costs less",
+    more="costs more",
+    of=lambda run: wire_bytes_per_byte(run.plan, run.links, run.transfers, run.delivered),
+)
+CPU = Metric(
+    key="cost.cpu_s_per_mb",
+    name="processor",
+    unit="s a MB",
+    digits=3,
+    less="costs less",
+    more="costs more",
+    of=lambda run: run.summary.cost.cpu_s / (run.summary.cost.delivered_mb or math.nan),
+)
+
+COSTS = (CONNECTIONS, SOCKETS, TOR_MEMORY, SOCKET_MEMORY, WIRE_BYTES, CPU)
+"""What a variant costs; of relays, that of the relay which has most. CPU seconds are the host's, of
+the whole run: they are no figure of the network."""
+
 METRICS = (
     THROUGHPUT,
     TIME_TO_FIRST_BYTE,
@@ -291,5 +350,6 @@ METRICS = (
     STREAM_ROUND_TRIP,
     CIRCUIT_ROUND_TRIP,
     CIRCUIT_BUILD_TIME,
+    *COSTS,
 )
-"""What `compare` compares variants by: statistics of a run's transfers, probes and circuits."""
+"""What `compare` compares variants by: of a run's transfers, probes, circuits and relays."""

@@ -32,6 +32,7 @@ from testbed.probes.premise import (
 )
 from testbed.probes.queues import queues_recorded
 from testbed.probes.record import Record
+from testbed.probes.relays import sample_relays_steadily
 from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_target
 from testbed.probes.sockets import ConnectionTable, sample_steadily
 from testbed.probes.system_calls import count_system_calls
@@ -268,6 +269,7 @@ async def _measure(
             )
         tasks.create_task(sample_steadily(shared_link, start_s, end_s, record.sockets))
         tasks.create_task(sample_steadily(competing, start_s, end_s, record.competing))
+        tasks.create_task(sample_relays_steadily(lab, network, start_s, end_s, record.relays))
         tasks.create_task(_tell_progress(network, start_s, end_s, record, clock))
         if counted:
             tasks.create_task(count_system_calls(lab, counted, logs))

@@ -384,7 +384,7 @@ def test_a_topologys_path_is_as_seen_from_the_scenarios_file(
 
 
 def test_values_of_a_scenario_can_be_set() -> None:
-    changes = {"links.middle-exit.loss": "0.2 %", "parameters.clients": 3}
+    changes: dict[str, int | str] = {"links.middle-exit.loss": "0.2 %", "parameters.clients": 3}
     plan = make_plan("SharedDropping", "vanilla", changes=changes)
     name = "SharedDropping,links.middle-exit.loss=0.2%,parameters.clients=3"
     assert (plan.scenario, plan.unchanged_scenario) == (name, "SharedDropping")

@@ -16,6 +16,7 @@ from testbed.results.summary import (
     Distribution,
     Fairness,
     MeanAndDeviation,
+    RelayFigures,
     SharedLinkCounts,
     Streaming,
     Tail,
@@ -24,6 +25,7 @@ from testbed.results.summary import (
     WithoutOutliers,
 )
 from testbed.results.tables import Recorded, Tables, stream_round_trip_ms, throughput_mb_per_s
+from testbed.topology import RELAY_ROLES
 from testbed.traffic.models import MODELS
 
 _BY_TRAFFIC_ONLY = {
@@ -35,6 +37,9 @@ _BY_TRAFFIC_ONLY = {
 TUKEY_K = 1.5
 """How many interquartile ranges Tukey's fences lie outside the quartiles (Exploratory Data
 Analysis, 1977), as Liu and Lin have them."""
+
+LINKS_BETWEEN_RELAYS = 2
+"""That each byte crosses: guard to middle and middle to exit, or the other way."""
 
 _SHARED_LINK = re.compile(r"(\d+) connections?, (\d+) circuits?\b")
 
@@ -56,6 +61,10 @@ def figures(plan: Plan, recorded: Recorded) -> dict[str, Any]:
         "by_traffic": tuple(by_traffic),
         "competing": tuple(_competing(tables.competing, entry) for entry in plan.competing),
         "shared_link": _shared_link(recorded.checks),
+        "relays": relay_figures(tables.relays),
+        "wire_bytes_per_byte": wire_bytes_per_byte(
+            plan, tables.links, tables.transfers, tables.delivered
+        ),
     }
 
 
@@ -173,7 +182,42 @@ def _competing(samples: polars.DataFrame, entry: Competing) -> CompetingFigures:
     )
 
 
-def delivered_mb(recorded: Recorded) -> float:
+def relay_figures(samples: polars.DataFrame) -> tuple[RelayFigures, ...]:
+    """What each relay held, in the order of the samples."""
+    figures = samples.group_by("relay", maintain_order=True).agg(
+        polars.max("connections", "sockets"),
+        tor_memory_mb=polars.max("tor_memory_bytes") / 1e6,
+        socket_memory_mb=polars.mean("socket_memory_bytes") / 1e6,
+    )
+    return tuple(RelayFigures(**row) for row in figures.iter_rows(named=True))
+
+
+def wire_bytes_per_byte(
+    plan: Plan, links: polars.DataFrame, transfers: polars.DataFrame, delivered: polars.DataFrame
+) -> float | None:
+    """Bytes on a link between two relays for each byte of payload that crosses it.
+
+    All that these links sent in both directions while there was traffic, whole Ethernet frames with
+    cells, TLS or IPsec, acknowledgements and what TCP sent again, by the payload that was delivered
+    times the two such links on a circuit's way. None beside competing streams, whose bytes no
+    counter tells apart, if nothing was delivered, and if the links weren't counted.
+    """
+    between = [link.ends for link in plan.links if set(link.roles) <= set(RELAY_ROLES)]
+    directions = {ends for link in between for ends in (link, link[::-1])}
+    ways = polars.DataFrame(
+        list(directions), schema={"sender": polars.String, "receiver": polars.String}, orient="row"
+    )
+    counted = links.join(ways, on=["sender", "receiver"], how="semi")
+    sent = {
+        when: int(counted.filter(when=when)["sent_bytes"].sum()) for when in ("before", "after")
+    }
+    payload_bytes = 1e6 * delivered_mb(transfers, delivered)
+    if plan.competing or not payload_bytes or counted.is_empty():
+        return None
+    return (sent["after"] - sent["before"]) / (LINKS_BETWEEN_RELAYS * payload_bytes)
+
+
+def delivered_mb(transfers: polars.DataFrame, delivered: polars.DataFrame) -> float:
     """Payload that came to the clients, or from them, in the whole run, 1 MB = 10^6 bytes.
 
     Of each client, the greater of two figures, neither of which is more than what came: the
@@ -182,14 +226,9 @@ def delivered_mb(recorded: Recorded) -> float:
     a second apart) and contain the headers of TGen and SOCKS, some 100 bytes a stream. Of uploads
     the payload of the whole ones: what else a client has written may still lie in its Tor.
     """
-    whole = recorded.tables.transfers.filter("ok")
-    uploaded_bytes = int(whole["sent_bytes"].sum())
-    payload = dict(
-        recorded.tables.transfers.group_by("client").agg(polars.sum("received_bytes")).iter_rows()
-    )
-    moved = dict(
-        recorded.tables.delivered.group_by("client").agg(polars.sum("received_bytes")).iter_rows()
-    )
+    uploaded_bytes = int(transfers.filter("ok")["sent_bytes"].sum())
+    payload = dict(transfers.group_by("client").agg(polars.sum("received_bytes")).iter_rows())
+    moved = dict(delivered.group_by("client").agg(polars.sum("received_bytes")).iter_rows())
     delivered_bytes: int = sum(
         max(payload.get(client, 0), moved.get(client, 0)) for client in payload | moved
     )

@@ -18,7 +18,7 @@ from testbed.results.fingerprint import Contents
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, makers
 from testbed.results.manifest import FINGERPRINT, FORMAT, MANIFEST, SHA256
 from testbed.results.summary import ERROR, SUMMARY, Summary
-from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS
+from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS, YOUNGER_TABLES
 from testbed.setup.sources import sha256_of
 
 
@@ -58,7 +58,11 @@ class Run:
     def contents(self) -> Contents:
         """Tables and summary as they are in the files, without what later versions add."""
         return Contents(
-            {name: _read_table(self.directory / f"{name}.parquet") for name in SCHEMAS},
+            {
+                name: _read_table(path)
+                for name in SCHEMAS
+                if (path := self.directory / f"{name}.parquet").exists()
+            },
             _json(self.directory / SUMMARY),
         )
 
@@ -108,6 +112,11 @@ class Run:
         return self._table("queues")
 
     @cached_property
+    def relays(self) -> polars.DataFrame:
+        """Samples of what each relay holds; older runs have none."""
+        return self._table("relays")
+
+    @cached_property
     def sockets(self) -> polars.DataFrame:
         """Samples of the kernel's TCP state on the shared link."""
         return self._table("sockets")
@@ -118,7 +127,10 @@ class Run:
         return self._table("links")
 
     def _table(self, name: str) -> polars.DataFrame:
-        table = _read_table(self.directory / f"{name}.parquet")
+        path = self.directory / f"{name}.parquet"
+        if name in YOUNGER_TABLES and not path.exists():
+            return polars.DataFrame(schema=SCHEMAS[name])
+        table = _read_table(path)
         lacking = [column for column in YOUNGER_COLUMNS.get(name, ()) if column not in table]
         return table.with_columns(
             polars.lit(None, SCHEMAS[name][column]).alias(column) for column in lacking
@@ -183,6 +195,8 @@ def _read_table(path: Path) -> polars.DataFrame:
 
 def _check_table(path: Path, name: str) -> None:
     """See that a table can be read and has the columns, by its footer alone."""
+    if name in YOUNGER_TABLES and not path.exists():
+        return
     try:
         found = polars.read_parquet_schema(path)
     except (OSError, polars.exceptions.PolarsError) as error:

@@ -42,6 +42,15 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     for entry in summary.competing:
         rates = ", ".join(f"{rate:.2f}" for rate in entry.stream_mb_per_s)
         yield "competing streams", f"{entry.sender} to {entry.receiver}: {rates} MB/s"
+    if summary.relays:
+        most = max(summary.relays, key=lambda relay: relay.connections)
+        yield (
+            "busiest relay",
+            f"{most.relay}: {_counted(most.connections, 'connection')}, {most.sockets} sockets,"
+            f" {most.tor_memory_mb:.1f} MB of Tor, {most.socket_memory_mb:.1f} MB of sockets",
+        )
+    if summary.wire_bytes_per_byte is not None:
+        yield "bytes on the wire", f"{summary.wire_bytes_per_byte:.3f} for each byte delivered"
     yield (
         "cost",
         f"{cost.virtual_s:.0f} s virtual, {cost.wall_s:.0f} s wall, {cost.cpu_s:.0f} s CPU"

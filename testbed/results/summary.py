@@ -151,6 +151,22 @@ class SharedLinkCounts(_Part):
     circuits: int | None
 
 
+class RelayFigures(_Part):
+    """What a relay held while the run measured, at its samples every two seconds.
+
+    Attributes:
+        connections, sockets: the most at a sample; see `probes.relays.RelaySample`.
+        tor_memory_mb: the most, 1 MB = 10^6 bytes.
+        socket_memory_mb: mean, as it comes and goes with the load.
+    """
+
+    relay: str
+    connections: int
+    sockets: int
+    tor_memory_mb: float
+    socket_memory_mb: float
+
+
 class Cost(_Part):
     """What the run cost and what it delivered.
 
@@ -184,6 +200,8 @@ class Summary(_Part):
             runs that did not record it.
         circuit_round_trip_ms: over the answered probes.
         circuit_build_time_ms: of the circuits that carried the traffic, all clients'.
+        relays: none of runs that did not record it.
+        wire_bytes_per_byte: see `figures.wire_bytes_per_byte`.
         notes: sentences that may explain a result.
     """
 
@@ -207,5 +225,7 @@ class Summary(_Part):
     by_traffic: tuple[TrafficFigures, ...] = ()
     competing: tuple[CompetingFigures, ...] = ()
     shared_link: SharedLinkCounts
+    relays: tuple[RelayFigures, ...] = ()
+    wire_bytes_per_byte: float | None = None
     cost: Cost
     notes: tuple[str, ...]

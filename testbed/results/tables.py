@@ -85,6 +85,14 @@ SCHEMAS: Mapping[str, Schema] = {
         "removed_cells": _COUNT,
         "waited_ms": _COUNT,
     },
+    "relays": {
+        "time_s": _NUMBER,
+        "relay": _TEXT,
+        "connections": _COUNT,
+        "sockets": _COUNT,
+        "tor_memory_bytes": _COUNT,
+        "socket_memory_bytes": _COUNT,
+    },
     "links": {
         "time_s": _NUMBER,
         "when": _TEXT,
@@ -106,7 +114,7 @@ reached; `measured` are those that began before measuring ended. `time_to_last_b
 upload is to the server's word that the last byte has come.
 `delivered` has what a client's generator moved since its heartbeat before, a second earlier. The
 others' columns are those of `CircuitChange`, `RoundTrip`, `SocketSample` (`sockets` and
-`competing`), `QueueSample` and `record_links`.
+`competing`), `QueueSample`, `RelaySample` and `record_links`.
 """
 
 _OLDER_STEPS = ("time_to_first_byte_s", "time_to_last_byte_s")
@@ -118,6 +126,9 @@ YOUNGER_COLUMNS: Mapping[str, Sequence[str]] = {
     ),
 }
 """Columns that older runs lack, by table: they are read as nulls."""
+
+YOUNGER_TABLES = ("relays",)
+"""Tables that older runs lack: they are read as empty."""
 
 _FROM_LOGS = ("transfers", "delivered")
 """Made of the generators' logs; the others of the experiment's rows."""
@@ -138,6 +149,7 @@ class Tables:
     sockets: polars.DataFrame
     competing: polars.DataFrame
     queues: polars.DataFrame
+    relays: polars.DataFrame
     links: polars.DataFrame
 
     def items(self) -> Iterator[tuple[str, polars.DataFrame]]:
