@@ -292,8 +292,8 @@ CONNECTIONS = Metric(
     name="connections of a relay",
     unit="at most",
     digits=0,
-    less="needs fewer",
-    more="needs more",
+    less="cheaper",
+    more="dearer",
     of=lambda run: _of_busiest_relay(run.relays, polars.max("connections")),
 )
 SOCKETS = replace(
@@ -307,8 +307,8 @@ TOR_MEMORY = Metric(
     name="memory of a relay's Tor",
     unit="MB",
     digits=1,
-    less="needs less",
-    more="needs more",
+    less="cheaper",
+    more="dearer",
     of=lambda run: _of_busiest_relay(run.relays, polars.max("tor_memory_bytes") / 1e6),
 )
 SOCKET_MEMORY = replace(
@@ -322,8 +322,8 @@ WIRE_BYTES = Metric(
     name="on the wire",
     unit="bytes a byte",
     digits=3,
-    less="costs less",
-    more="costs more",
+    less="cheaper",
+    more="dearer",
     of=lambda run: wire_bytes_per_byte(run.plan, run.links, run.transfers, run.delivered),
 )
 CPU = Metric(
@@ -331,14 +331,25 @@ CPU = Metric(
     name="processor",
     unit="s a MB",
     digits=3,
-    less="costs less",
-    more="costs more",
+    less="cheaper",
+    more="dearer",
     of=lambda run: run.summary.cost.cpu_s / (run.summary.cost.delivered_mb or math.nan),
 )
 
 COSTS = (CONNECTIONS, SOCKETS, TOR_MEMORY, SOCKET_MEMORY, WIRE_BYTES, CPU)
 """What a variant costs; of relays, that of the relay which has most. CPU seconds are the host's, of
 the whole run: they are no figure of the network."""
+
+HEADLINES = (
+    THROUGHPUT,
+    STREAM_ROUND_TRIP,
+    CIRCUIT_ROUND_TRIP,
+    CIRCUIT_BUILD_TIME,
+    CONNECTIONS,
+    WIRE_BYTES,
+    CPU,
+)
+"""Of many variants, what a reader looks at first."""
 
 METRICS = (
     THROUGHPUT,

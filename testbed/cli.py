@@ -27,6 +27,7 @@ from testbed.setup.ready import ensure_ready, tor_need
 from testbed.toml_file import PROJECT, names_in
 
 if TYPE_CHECKING:
+    from analysis.comparison import Compared
     from analysis.runs import Found
     from testbed.batch import Slurm
     from testbed.toml_file import Value
@@ -136,9 +137,21 @@ def _compare(given: argparse.Namespace, messages: Console) -> int:
     else:
         title = f"{plan.scenario}, {plan.traffic}, {plan.duration_s:g} s"
         print_tables(Console(), comparison.comparison_tables(title, compared))
+    if given.chart:
+        _draw_chart(given.chart, f"{plan.scenario}, {plan.traffic}", compared, messages)
     _tell_left_out(found.left_out, messages)
     _tell_parts(found, messages)
     return PREMISE_FAILED if found.left_out else VALID
+
+
+def _draw_chart(file: Path, title: str, compared: "Sequence[Compared]", messages: Console) -> None:
+    from analysis.figures.differences import differences
+
+    drawing = differences(title, file.stem, compared)
+    if drawing is None:
+        raise InputError(f"--chart {file}: nothing can be compared")
+    drawing.save_as(file)
+    messages.print(f"chart in {file}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _batch(given: argparse.Namespace, messages: Console) -> int:
@@ -432,6 +445,9 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--traffic", help="a traffic model instead of the scenario's")
     compare.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
     _add_set(compare)
+    compare.add_argument(
+        "--chart", type=Path, metavar="FILE.svg", help="draw all differences; or FILE.png"
+    )
     _add_mixed(compare)
     _add_formats(compare)
     compare.set_defaults(command=_compare)
