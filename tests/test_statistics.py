@@ -243,7 +243,8 @@ def test_a_wider_interval_decides_less() -> None:
     after = {1: 1.10, 2: 1.14, 3: 1.18}
     alone, of_five = change(before, after), change(before, after, simultaneous_confidence(5))
     assert alone and alone.interval and of_five and of_five.interval
-    widths = [math.log1p(one.interval.high) - math.log1p(one.share) for one in (alone, of_five)]
+    widths = [math.log1p(high) for high in (alone.interval.high, of_five.interval.high)]
+    widths = [width - math.log1p(alone.share) for width in widths]
     assert widths[1] / widths[0] == pytest.approx(9.925 / 4.303, rel=1e-3)
     assert alone.verdict is Verdict.MORE
     assert of_five.verdict is Verdict.NOT_ENOUGH_RUNS
