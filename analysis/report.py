@@ -14,6 +14,7 @@ from analysis.figures.differences import differences
 from analysis.figures.distributions import distributions
 from analysis.figures.network import networks
 from analysis.figures.over_time import over_time
+from analysis.figures.sweeps import sweeps
 from analysis.page import slug
 from analysis.runs import Found, Group, find_runs
 from analysis.tables import left_out_table, run_tables
@@ -98,6 +99,8 @@ def _sections(found: Found, directory: Path, folder: page.Folder) -> Iterator[Se
 def _figures(part: Found, looks: style.Looks, folder: page.Folder) -> Iterator[Section]:
     """The sections with figures, of runs that are put together."""
     of = f" ({part.made_by})" if part.made_by else ""
+    if drawn := list(sweeps(part.valid, looks)):
+        yield f"Throughput over a value{of}", "".join(map(folder.figure, drawn))
     yield f"Distributions{of}", "".join(map(folder.figure, distributions(part.valid, looks)))
     for scenario in dict.fromkeys(group.scenario for group in part.valid):
         yield f"{scenario}{of}", _scenario(_only(part.valid, scenario=scenario), looks, folder)
