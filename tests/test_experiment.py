@@ -149,6 +149,7 @@ def test_a_run_directory_is_complete(runs: dict[str, Finished]) -> None:
             "logs",
         }
         assert "raw" not in names
+        assert json.loads((run.directory / "streams.parquet",
         assert json.loads((run.directory / "summary.json").read_text()) == run.summary
         assert [path.name for path in run.directory.parent.glob(".*")] == []
         logs = {path.name for path in (run.directory / "logs").iterdir()}

@@ -29,7 +29,8 @@ from analysis.runs import SCENARIO_ORDER, TRAFFIC_ORDER, VARIANT_ORDER
 from analysis.tables import Table
 from testbed import cli
 from testbed.errors import InputError
-from testbed.plan import Patch, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Patch
 from testbed.results import read_run
 from testbed.variant import TOR_CONFIGS
 

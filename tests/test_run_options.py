@@ -22,7 +22,8 @@ from testbed.errors import InputError, TestbedError
 from testbed.guest import memory_mb
 from testbed.lab import network
 from testbed.lab.links import LinkCounters
-from testbed.plan import Plan, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Plan
 from testbed.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
 from testbed.probes.premise import record_links
 from testbed.probes.record import Record

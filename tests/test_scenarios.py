@@ -43,7 +43,7 @@ def test_a_scenario(scenario: str, tmp_path: Path) -> None:
     assert {check.name for check in finished.summary.checks} >= judged
     losses = [check for check in finished.summary.checks if check.name.startswith("loss from")]
     told = {tuple(check.name.split()[2::2]) for check in losses}
-    lossy = [link.roles for link in finished.plan.links if link.loss]
+    lossy = [link.roles for link in finished.plan.links if link.there.loss]
     assert told == {*lossy, *(roles[::-1] for roles in lossy)}
     assert set(finished.transfers["client"]) == set(finished.plan.traffic_by_client)
     # Whatever began while it was measured was let end.
