@@ -10,11 +10,13 @@ from machine import run_scenario
 from testbed.errors import InputError
 from testbed.plan import make_plan
 from testbed.policies.interface import Circuit, FixedPath, Relay, Stream
+from testbed.policies.parallel import STREAM_RULES, ParallelCircuits, hashing
 from testbed.policies.reading import policy_class
 from testbed.toml_file import PROJECT
 
 EXAMPLE = PROJECT / "docs" / "examples" / "TwoCircuits.toml"
 POLICY = EXAMPLE.with_name("two_circuits.py")
+SAMPLED = PROJECT / "scenarios" / "SmallNetwork.toml"
 
 
 class Client:
@@ -40,7 +42,7 @@ class Client:
 
 
 def stream(number: int, *, is_probe: bool = False) -> Stream:
-    return Stream(str(number), "10.0.5.1:8888", is_probe)
+    return Stream(str(number), f"127.0.0.1:{40000 + number}", "10.0.5.1:8888", is_probe)
 
 
 def scenario(folder: Path, policy: str, source: str | None = None) -> str:
@@ -58,6 +60,35 @@ def test_a_fixed_path_carries_everything() -> None:
     assert policy.is_ready()
     assert [circuit.path for circuit in client.open] == [client.path]
     assert policy.choose(stream(1)) == client.open[0]
+
+
+@pytest.mark.parametrize("rule", STREAM_RULES)
+def test_parallel_circuits_spread_the_streams(rule: str) -> None:
+    policy = ParallelCircuits(client := Client(), circuits=3, rule=rule)
+    policy.prepare()
+    assert policy.is_ready()
+    assert [circuit.path for circuit in client.open] == [client.path] * 3
+    by_rule = {
+        "uniform": [number % 3 for number in range(9)],
+        "hashing": [hashing(stream(number).source, "10.0.5.1:8888", 3) for number in range(9)],
+    }
+    taken = []
+    for number in range(9):
+        taken.append(client.open.index(policy.choose(stream(number))))
+        # Probes go round by themselves.
+        assert policy.choose(stream(100 + number, is_probe=True)) == client.open[number % 3]
+    assert taken == by_rule[rule]
+    client.close(client.open[0])
+    assert not policy.is_ready()
+
+
+@pytest.mark.parametrize("source", [EXAMPLE.read_text(), SAMPLED.read_text()])
+def test_one_says_how_many_circuits_there_are(tmp_path: Path, source: str) -> None:
+    file = tmp_path / "Mine.toml"
+    file.write_text(source)
+    (tmp_path / "two_circuits.py").write_text(POLICY.read_text())
+    with pytest.raises(InputError, match=r"mctor-3 has parallel_circuits = 3.*leave out one"):
+        make_plan(str(file), "mctor-3")
 
 
 def test_the_example_spreads_streams() -> None:

@@ -308,7 +308,7 @@ class PolicysCircuits(ClientCircuits):
             del self._own[number]
 
     def _is_right(self, opened: StreamEvent) -> bool:
-        is_right = opened.circ_id == self._chosen.pop(opened.id, None)
+        is_right = bool(opened.circ_id == self._chosen.pop(opened.id, None))
         if is_right and opened.target_port != PROBE_PORT:
             self.opened[opened.circ_id] += 1
         return is_right
