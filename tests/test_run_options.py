@@ -186,6 +186,9 @@ def test_a_reading_of_links_has_the_time_of_its_begin(
         def arrivals(self, _direction: object) -> tuple[int, int]:
             return int(time.time()), 0
 
+        def way_counters(self) -> Iterator[tuple[object, LinkCounters]]:
+            return iter(())
+
     with Record(tmp_path) as record:
         record_links(cast(network.Lab, Lab()), "before", record)
     rows = [json.loads(line) for line in (tmp_path / "links.jsonl").read_text().splitlines()]
