@@ -80,7 +80,7 @@ matplotlib.rcParams.update(_SETTINGS)
 def looks(variants: Iterable[str]) -> Looks:
     """The look of each variant's lines; give all variants of a report at once.
 
-    That of vanilla and pctls never changes; the others' follow in the order of their names.
+    That of the paper's variants never changes; the others' follow in the order of their names.
     """
     others = sorted(set(variants).difference(VARIANT_ORDER))
     return {
