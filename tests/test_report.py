@@ -157,7 +157,8 @@ def test_what_was_left_out_stands_there_with_the_reason(results: Path, content: 
     ]
     assert f"{runs}/seed-5/queues.parquet is missing: the run is not whole" in content.words
     foreign = results / "DroppingRemaining-bulk" / "vanilla" / "seed-1" / "manifest.json"
-    assert f"{foreign}: plan.congestion_control: Input should be a valid dictionary" in content.words
+    reason = "plan.congestion_control: Input should be a valid dictionary"
+    assert f"{foreign}: {reason}" in content.words
 
 
 def test_the_variants_patch_is_there_as_it_is(content: Page) -> None:
