@@ -14,7 +14,8 @@ from analysis.metrics import METRICS
 from analysis.runs import Found, find_runs
 from testbed import repeats, runner
 from testbed.errors import InputError
-from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.plan import check_output, default_output, make_plan
+from testbed.plan_model import Plan
 from testbed.results import Run, read_run
 from testbed.results.tables import SCHEMAS
 

@@ -199,6 +199,16 @@ class CompetingKeys(ScenarioPart):
         return role
 
 
+class PathsKeys(ScenarioPart):
+    """Who decides on circuits and streams: "fixed", "tor", or the path of a Python file.
+
+    `policy` is None where nothing is said; the file's path is seen from the scenario's.
+    """
+
+    policy: Text | None = None
+    entry_guards: Switch = False
+
+
 class AnyScenario(ScenarioPart):
     """What every scenario file says."""
 
@@ -207,6 +217,7 @@ class AnyScenario(ScenarioPart):
     topology: Text
     duration_s: Duration = Field(alias="duration")
     tcp: TcpKeys = TcpKeys()
+    paths: PathsKeys = PathsKeys()
 
 
 class Scenario(AnyScenario):
@@ -308,14 +319,15 @@ class NetworkKeys(ScenarioPart):
 
     `consensus` is a name of those that come with the project or a file's path, `places` a folder
     like places/ of the project, both relative to the scenario's file. `loss` is that of each
-    direction of each link between two sites.
+    direction of each link between two sites. Measured weights come into a consensus only if three
+    authorities or more vote for them (dir-spec, "Computing a consensus from a set of votes").
     """
 
     consensus: Text
     relays: int = Field(ge=1, strict=True)
     clients: int = Field(ge=1, strict=True)
     servers: int = Field(ge=1, strict=True)
-    authorities: int = Field(1, ge=1, strict=True)
+    authorities: int = Field(3, ge=3, strict=True)
     places: Text | None = None
     loss: Loss = 0.0
     queue_packets: Queue = Field(DISCIPLINES[FIFO].queue_packets, alias="queue")
@@ -358,18 +370,18 @@ def role_pair(key: str) -> str:
     return f"{first}-{second}"
 
 
+def scenario_file(name: str) -> Path:
+    """The file of a scenario, by its name or its path; InputError if there is none."""
+    return find_file("scenario", name, SCENARIOS)
+
+
 def read_scenario(name: str) -> tuple[Scenario, Path]:
     """The scenario of that name in scenarios/, or in the file at that path, and its file.
 
     Raises:
-        InputError: there is none, it says something that it can't mean, or its network is sampled.
+        InputError: there is none, or it says something that it can't mean.
     """
-    path = find_file("scenario", name, SCENARIOS)
-    if is_sampled(path):
-        raise InputError(
-            f'{label(path)}: topology = "{SAMPLED}": sampled networks can be shown, not yet run:'
-            f" ./run.py network {name}"
-        )
+    path = scenario_file(name)
     scenario = read_model(path, Scenario)
     if not scenario.links:
         raise InputError(f'{label(path)}: links is empty: write default = {{ rate = "…" }}')
@@ -382,7 +394,7 @@ def read_sampled_scenario(name: str) -> tuple[SampledScenario, Path]:
     Raises:
         InputError: there is none, it says something that it can't mean, or it has a topology.
     """
-    path = find_file("scenario", name, SCENARIOS)
+    path = scenario_file(name)
     if not is_sampled(path):
         topology = shown(read_toml(path).get("topology", ""))
         raise InputError(
@@ -403,5 +415,5 @@ def is_sampled(path: Path) -> bool:
 
 def scenario_title(name: str) -> str:
     """The title of any scenario; raises as `read_scenario`."""
-    path = find_file("scenario", name, SCENARIOS)
+    path = scenario_file(name)
     return read_model(path, SampledScenario if is_sampled(path) else Scenario).title

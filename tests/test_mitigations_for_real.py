@@ -66,7 +66,7 @@ def test_pctcp(tmp_path: Path) -> None:
     wanted = "2 connections, 2 circuits, at most 1 on one connection"
     assert observed(run, "shared link before measuring") == wanted
     assert observed(run, "shared link after measuring") == wanted
-    assert observed(run, "payload of a full segment on the shared link") == "1414 bytes"
+    assert observed(run, "payload of a full segment between relays") == "1414 bytes"
     packets = observed(run, "packets between relays that aren't ESP")
     assert int(packets.removeprefix("none of ")) > 10_000
 

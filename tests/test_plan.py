@@ -9,8 +9,9 @@ import pytest
 
 from testbed.errors import InputError
 from testbed.lab.network import topology_of
-from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.plan import check_output, default_output, make_plan
 from testbed.plan_differences import differences
+from testbed.plan_model import Plan
 from testbed.topology import load_topology, topology_names
 
 SCENARIO = """
@@ -42,11 +43,13 @@ def test_numbers_of_shared_dropping() -> None:
     plan = make_plan("SharedDropping", "vanilla")
     (shared,) = plan.links_between("exit", "middle")
     assert shared.ends == plan.shared_link == ("middle1", "exit1")
-    assert (shared.rate_bit_per_s, shared.delay_ms, shared.loss) == (300_000_000, 12.5, 0.001)
+    assert shared.there == shared.back
+    shape = shared.there
+    assert (shape.rate_bit_per_s, shape.delay_ms, shape.loss) == (300_000_000, 12.5, 0.001)
     # 300 Mbit/s for 12.5 ms are 468 750 bytes: 309.6 packets of 1514 bytes are under way.
-    assert (shared.queue_packets, shared.holds_packets) == (1000, 1310)
+    assert (shape.queue_packets, shape.holds_packets) == (1000, 1310)
     (last,) = plan.links_between("exit", "server")
-    assert (last.delay_ms, last.holds_packets) == (0, 1000)
+    assert (last.back.delay_ms, last.back.holds_packets) == (0, 1000)
     assert len(plan.links) == 8 + 4 + 1 + 1
     assert plan.duration_s == 300
     assert set(plan.traffic_by_client.values()) == {"bulk"}
@@ -109,7 +112,13 @@ def test_key_depends_on_what_a_patch_says_not_where_it_lies(tmp_path: Path) -> N
     [
         *(
             (place, True)
-            for place in ("seed", "duration_s", "links.0.loss", "tor.variant", "links.0.bundles")
+            for place in (
+                "seed",
+                "duration_s",
+                "links.0.there.loss",
+                "tor.variant",
+                "links.0.back.bundles",
+            )
         ),
         *((place, True) for place in ("tor.patches.0.sha256", "tgen.sha256", "competing.0.port")),
         *((place, False) for place in ("scenario_title", "variant_title", "traffic_overridden")),
@@ -343,7 +352,7 @@ class Mine(TorTopo):
         ('self.add_node("authority", 1)', "pass", "no node has the role authority"),
         ('"middle1", "exit1"', '"exit1", "middle1"', "shared_link names no link"),
         ('"authority", 1', '"authorty", 1', 'did you mean "authority"?'),
-        ('"authority", 1', '"authority", 255', "number is from 1 to 254"),
+        ('"authority", 1', '"authority", 10001', "number is from 1 to 10000"),
         ('self.add_node("authority", 1)', "self.addHost('box')", "box has no role"),
         ("self.add_management()", "self.addLink('guard1', 'middle1')", "more than one link"),
         ("class Mine(TorTopo)", "class Mine", "defines 0 subclasses"),

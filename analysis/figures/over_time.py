@@ -152,7 +152,7 @@ def _delivered_mb_per_s(run: Run) -> list[Line]:
 
 def _senders(run: Run) -> polars.DataFrame:
     """The shared link's samples at the end that sends the downloads."""
-    return run.sockets.filter(node=run.plan.shared_link[1])
+    return run.sockets.filter(node=(run.plan.shared_link or ("", ""))[1])
 
 
 def _lines(

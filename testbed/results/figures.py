@@ -3,12 +3,11 @@
 Whether they count is said by checks; figures over many runs are the analysis's.
 """
 
-import re
 from typing import Any
 
 import polars
 
-from testbed.plan import Competing, Plan
+from testbed.plan_model import Competing, Plan
 from testbed.results.streaming import judged_seconds
 from testbed.results.summary import (
     CompetingFigures,
@@ -23,7 +22,7 @@ from testbed.results.summary import (
 from testbed.results.tables import Recorded, Tables, stream_round_trip_ms, throughput_mb_per_s
 from testbed.traffic.models import MODELS
 
-_SHARED_LINK = re.compile(r"(\d+) connections?, (\d+) circuits?\b")
+_SHARED_LINK = "shared link before measuring"
 
 
 def figures(plan: Plan, recorded: Recorded) -> dict[str, Any]:
@@ -147,11 +146,5 @@ def _number(value: object) -> float | None:
 
 
 def _shared_link(checks: list[dict[str, Any]]) -> SharedLinkCounts:
-    for check in checks:
-        if check["name"] == "shared link before measuring":
-            if found := _SHARED_LINK.match(check["observed"]):
-                return SharedLinkCounts(
-                    connections=int(found.group(1)), circuits=int(found.group(2))
-                )
-            break
-    return SharedLinkCounts(connections=None, circuits=None)
+    seen = next((one["value"] for one in checks if one["name"] == _SHARED_LINK), None) or {}
+    return SharedLinkCounts(connections=seen.get("connections"), circuits=seen.get("circuits"))

@@ -13,12 +13,12 @@ import polars
 from pydantic import ValidationError
 
 from testbed.errors import TestbedError
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.results.fingerprint import Contents
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, makers
 from testbed.results.manifest import FINGERPRINT, FORMAT, MANIFEST, SHA256
 from testbed.results.summary import ERROR, SUMMARY, Summary
-from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS
+from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS, YOUNGER_TABLES
 from testbed.setup.sources import sha256_of
 
 
@@ -58,7 +58,11 @@ class Run:
     def contents(self) -> Contents:
         """Tables and summary as they are in the files, without what later versions add."""
         return Contents(
-            {name: _read_table(self.directory / f"{name}.parquet") for name in SCHEMAS},
+            {
+                name: _read_table(path)
+                for name in SCHEMAS
+                if (path := self.directory / f"{name}.parquet").exists()
+            },
             _json(self.directory / SUMMARY),
         )
 
@@ -88,6 +92,11 @@ class Run:
         return self._table("circuits")
 
     @cached_property
+    def streams(self) -> polars.DataFrame:
+        """Tor's stream events: which circuit carried which; older runs have none."""
+        return self._table("streams")
+
+    @cached_property
     def round_trips(self) -> polars.DataFrame:
         """Probes of the circuits."""
         return self._table("round_trips")
@@ -104,7 +113,7 @@ class Run:
 
     @cached_property
     def queues(self) -> polars.DataFrame:
-        """Cells through Tor's queues in front of the shared link, second by second."""
+        """Cells through the queues of the relays that are watched, second by second."""
         return self._table("queues")
 
     @cached_property
@@ -118,7 +127,10 @@ class Run:
         return self._table("links")
 
     def _table(self, name: str) -> polars.DataFrame:
-        table = _read_table(self.directory / f"{name}.parquet")
+        path = self.directory / f"{name}.parquet"
+        if name in YOUNGER_TABLES and not path.exists():
+            return polars.DataFrame(schema=SCHEMAS[name])
+        table = _read_table(path)
         lacking = [column for column in YOUNGER_COLUMNS.get(name, ()) if column not in table]
         return table.with_columns(
             polars.lit(None, SCHEMAS[name][column]).alias(column) for column in lacking
@@ -183,6 +195,8 @@ def _read_table(path: Path) -> polars.DataFrame:
 
 def _check_table(path: Path, name: str) -> None:
     """See that a table can be read and has the columns, by its footer alone."""
+    if name in YOUNGER_TABLES and not path.exists():
+        return
     try:
         found = polars.read_parquet_schema(path)
     except (OSError, polars.exceptions.PolarsError) as error:
