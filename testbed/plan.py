@@ -267,6 +267,11 @@ def _settings(said: Scenario, file: Path, pair: str) -> LinkSettings:
             f"{label(file)}: the links {pair} of {said.topology} have no rate:"
             f' write one in links.{pair} or in links.default, for example rate = "300 Mbit/s"'
         ) from error
+    if settings.largest_bundle_segments and not settings.bundles:
+        raise InputError(
+            f"{label(file)}: links.{pair}.largest_bundle says how large bundles are, but bundles is"
+            " false: write bundles = true too, or leave it out"
+        )
     if settings.queue_in_sender and (settings.delay_ms or settings.loss):
         raise InputError(
             f"{label(file)}: links.{pair}.queue_in_sender = true is for links without delay and"

@@ -39,7 +39,7 @@ from testbed.toml_file import (
 )
 from testbed.topology import ROLES
 from testbed.traffic.models import MODELS
-from testbed.units import Delay, Duration, Interval, Loss, Queue, Rate, Share, Size
+from testbed.units import Delay, Duration, Interval, Loss, Queue, Rate, Segments, Share, Size
 
 SCENARIOS = PROJECT / "scenarios"
 
@@ -107,14 +107,15 @@ class LinkKeys(ScenarioPart):
     `queue` is the room for packets that wait for the link, on top of those that are under way
     in the delay line: a queue of 1000 packets is 1000 packets whatever the delay. With
     `queue_in_sender` it is the sender's own network card's, with `bundles` TCP's bundles of
-    segments cross as one: `testbed.lab.links.shape`. The keys from `target` on are those of a
-    queue discipline: `testbed.queue_disciplines`.
+    segments cross as one, of `largest_bundle` at most: `testbed.lab.links.shape`. The keys from
+    `target` on are those of a queue discipline: `testbed.queue_disciplines`.
     """
 
     rate_bit_per_s: Rate | None = Field(None, alias="rate")
     delay_ms: Delay | None = Field(None, alias="delay")
     loss: Loss | None = None
     bundles: Switch | None = None
+    largest_bundle_segments: Segments | None = Field(None, alias="largest_bundle", ge=2)
     queue_packets: Queue | None = Field(None, alias="queue")
     queue_in_sender: Switch | None = None
     queue_discipline: QueueDiscipline | None = None
@@ -149,14 +150,16 @@ class LinkSettings(ScenarioPart):
     """A kind of link with everything known.
 
     A rate in bit/s, a one-way delay in ms, the share of packets lost, whether bundles cross as
-    one, the queue in packets beyond those in the delay line, whether it is in the sender's own
-    card, its discipline, and what is said of that by the names of `OWN_KEYS`.
+    one and how large they may be, the queue in packets beyond those in the delay line, whether it
+    is in the sender's own card, its discipline, and what is said of that by the names of
+    `OWN_KEYS`.
     """
 
     rate_bit_per_s: int
     delay_ms: float = 0.0
     loss: float = 0.0
     bundles: bool = False
+    largest_bundle_segments: int | None = None
     queue_packets: int
     queue_in_sender: bool = False
     queue_discipline: str = FIFO

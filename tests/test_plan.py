@@ -259,6 +259,16 @@ def test_refuses_traffic(traffic: str) -> None:
         ),
         (
             "[links]",
+            '[links]\nclient-guard = { largest_bundle = "2 segments" }',
+            "links.client-guard.largest_bundle says how large bundles are, but bundles is false",
+        ),
+        (
+            "[links]",
+            '[links]\nclient-guard = { bundles = true, largest_bundle = "1 segment" }',
+            "largest_bundle",
+        ),
+        (
+            "[links]",
             '[clients]\nclient3 = "bulk"\n[links]',
             "clients.client3 is no client of two_clients: did you",
         ),
