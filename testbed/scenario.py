@@ -4,7 +4,7 @@ Whether the topology has such links and nodes is checked where they meet, in `te
 sampled network is drawn from, in `testbed.network.drawn`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +30,7 @@ from testbed.queue_disciplines import (
 from testbed.toml_file import (
     PROJECT,
     KeyProblemError,
+    Value,
     find_file,
     label,
     read_model,
@@ -187,12 +188,16 @@ class TcpKeys(ScenarioPart):
 
 
 class CompetingKeys(ScenarioPart):
-    """TCP streams that compete with the circuits: how many, and from which role to which."""
+    """TCP streams that compete with the circuits: how many, and from which role to which.
+
+    With `rate`, no stream sends more than that of its payload.
+    """
 
     sender: str = Field(alias="from")
     receiver: str = Field(alias="to")
     streams: int = Field(ge=1, le=128, strict=True)
     congestion_control: CongestionControl = "cubic"
+    rate_bit_per_s: Rate | None = Field(None, alias="rate")
 
     @field_validator("sender", "receiver")
     @classmethod
@@ -227,6 +232,7 @@ class Scenario(AnyScenario):
     """A scenario on a topology. Pairs of roles in `links` are ordered from the client's side."""
 
     traffic: Text
+    parameters: dict[str, Annotated[int, Field(strict=True)]] = {}
     links: dict[str, LinkKeys]
     clients: dict[str, Text] = {}
     competing: tuple[CompetingKeys, ...] = ()
@@ -378,20 +384,26 @@ def scenario_file(name: str) -> Path:
     return find_file("scenario", name, SCENARIOS)
 
 
-def read_scenario(name: str) -> tuple[Scenario, Path]:
+def read_scenario(name: str, changes: Mapping[str, Value] | None = None) -> tuple[Scenario, Path]:
     """The scenario of that name in scenarios/, or in the file at that path, and its file.
+
+    Args:
+        changes: values instead of those in the file, by dotted keys such as
+            "links.middle-exit.loss".
 
     Raises:
         InputError: there is none, or it says something that it can't mean.
     """
     path = scenario_file(name)
-    scenario = read_model(path, Scenario)
+    scenario = read_model(path, Scenario, changes)
     if not scenario.links:
         raise InputError(f'{label(path)}: links is empty: write default = {{ rate = "…" }}')
     return scenario, path
 
 
-def read_sampled_scenario(name: str) -> tuple[SampledScenario, Path]:
+def read_sampled_scenario(
+    name: str, changes: Mapping[str, Value] | None = None
+) -> tuple[SampledScenario, Path]:
     """As `read_scenario`, of a scenario whose network is sampled.
 
     Raises:
@@ -404,7 +416,7 @@ def read_sampled_scenario(name: str) -> tuple[SampledScenario, Path]:
             f"{label(path)}: topology = {topology}: nothing is drawn; networks with topology ="
             f' "{SAMPLED}" are'
         )
-    return read_model(path, SampledScenario), path
+    return read_model(path, SampledScenario, changes), path
 
 
 def is_sampled(path: Path) -> bool:
