@@ -18,7 +18,7 @@ from analysis.metrics import (
 )
 from analysis.tables import Table
 from analysis.wording import NOTHING
-from testbed.plan import Patch, Plan, Tor
+from testbed.plan_model import Patch, Plan, Tor
 from testbed.results import Check, Run, kept_patch
 from testbed.results.made_by import ran_with
 from testbed.scenario import SCENARIOS

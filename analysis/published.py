@@ -10,6 +10,15 @@ from dataclasses import dataclass
 BASELINE = "NoDropping"
 """The scenario that the others' changes are against."""
 
+COMPARED = ("vanilla", "pctls")
+"""The paper's variants."""
+
+IN_BUNDLES = "Bundles"
+"""How the name of a scenario ends whose links carry and lose TCP's bundles whole."""
+
+OF_2021 = "-2021"
+"""How the name of a variant ends that is the same on a Tor of the paper's time."""
+
 
 @dataclass(frozen=True)
 class Published:
@@ -38,13 +47,6 @@ class Row:
 
 
 TABLE_4: Mapping[tuple[str, str], Row] = {
-    ("pctls", "NoDropping"): Row(Published(1.97, 0.04, 0.0, 0.0), Published(75.0, 8.8, 0.0, 0.0)),
-    ("pctls", "DroppingRemaining"): Row(
-        Published(1.79, 0.09, -0.09, -0.08), Published(76.0, 8.2, 0.02, 0.20)
-    ),
-    ("pctls", "SharedDropping"): Row(
-        Published(1.86, 0.08, -0.06, -0.04), Published(76.0, 8.5, 0.01, 0.07)
-    ),
     ("vanilla", "NoDropping"): Row(
         Published(2.00, 0.04, 0.0, 0.0), Published(88.0, 13.7, 0.0, 0.0)
     ),
@@ -54,8 +56,23 @@ TABLE_4: Mapping[tuple[str, str], Row] = {
     ("vanilla", "SharedDropping"): Row(
         Published(0.37, 0.04, -0.81, -0.17), Published(97.0, 15.1, 0.10, 0.129)
     ),
+    ("pctls", "NoDropping"): Row(Published(1.97, 0.04, 0.0, 0.0), Published(75.0, 8.8, 0.0, 0.0)),
+    ("pctls", "DroppingRemaining"): Row(
+        Published(1.79, 0.09, -0.09, -0.08), Published(76.0, 8.2, 0.02, 0.20)
+    ),
+    ("pctls", "SharedDropping"): Row(
+        Published(1.86, 0.08, -0.06, -0.04), Published(76.0, 8.5, 0.01, 0.07)
+    ),
 }
 """By variant and scenario, for the traffic model `bulk`."""
+
+WAYS: Mapping[str, tuple[str, str]] = {
+    "packets, Tor today": ("", ""),
+    "packets, Tor of 2021": (OF_2021, ""),
+    "bundles, Tor today": ("", IN_BUNDLES),
+    "bundles, Tor of 2021": (OF_2021, IN_BUNDLES),
+}
+"""In how many ways a row of Table 4 is measured here: what its variant and scenario end with."""
 
 TABLE_4_TRAFFIC = "bulk"
 

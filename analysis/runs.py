@@ -10,13 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.metrics import clients_under_test
-from analysis.published import BASELINE, TABLE_4_TRAFFIC, TWO_CLIENTS
+from analysis.published import (
+    BASELINE,
+    COMPARED,
+    IN_BUNDLES,
+    OF_2021,
+    TABLE_4_TRAFFIC,
+    TWO_CLIENTS,
+)
 from testbed.errors import InputError, TestbedError
 from testbed.plan_differences import differences
 from testbed.results import Run, read_run
 
-SCENARIO_ORDER = (BASELINE, "DroppingRemaining", "SharedDropping", *TWO_CLIENTS)
-VARIANT_ORDER = ("vanilla", "pctls")
+_EIGHT_CLIENTS = (BASELINE, "DroppingRemaining", "SharedDropping")
+SCENARIO_ORDER = (
+    *_EIGHT_CLIENTS,
+    *(f"{scenario}{IN_BUNDLES}" for scenario in _EIGHT_CLIENTS),
+    *TWO_CLIENTS,
+)
+VARIANT_ORDER = (*COMPARED, *(f"{variant}{OF_2021}" for variant in COMPARED))
 TRAFFIC_ORDER = ("bulk", "audio", "video", "web")
 """What comes first in tables and figures; others follow by name."""
 
@@ -58,7 +70,13 @@ class Group:
     @property
     def baseline(self) -> "Group":
         """The group without loss that this one's change is against."""
-        return Group(self.variant, BASELINE, self.traffic, self.duration_s)
+        scenario = f"{BASELINE}{IN_BUNDLES}" if self.in_bundles else BASELINE
+        return Group(self.variant, scenario, self.traffic, self.duration_s)
+
+    @property
+    def in_bundles(self) -> bool:
+        """Whether it is a scenario of the paper with links that carry TCP's bundles whole."""
+        return self.scenario in SCENARIO_ORDER and self.scenario.endswith(IN_BUNDLES)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from analysis.metrics import (
     Metric,
     median_window,
 )
-from analysis.published import TWO_CLIENTS
-from analysis.runs import VARIANT_ORDER, Found
+from analysis.published import COMPARED, TWO_CLIENTS
+from analysis.runs import Found
 from analysis.statistics import NEARLY_EQUAL, Change, Interval, change, mean_interval
 from analysis.wording import NOTHING, change_text, percent
 from testbed.results import Run
@@ -151,7 +151,7 @@ def _of_window(found: Found, scenario: str, text: str, limits: Limits) -> Statem
     """A statement on the exit's congestion window on the shared link: its median in each run."""
     runs = [_vanilla_and_pctls(found, scenario, model) for model in TWO_CLIENTS[scenario]]
     verdicts, numbers = [], []
-    for number, variant in enumerate(VARIANT_ORDER):
+    for number, variant in enumerate(COMPARED):
         windows = [median_window(run) for of_variants in runs for run in of_variants[number]]
         interval = mean_interval([window for window in windows if window is not None])
         verdicts.append(_lies_within(interval, limits))
@@ -177,7 +177,7 @@ def _vanilla_and_pctls(
         if (group.scenario, group.traffic) == (scenario, traffic):
             by_duration[group.duration_s][group.variant] = runs
     for _, by_variant in sorted(by_duration.items(), reverse=True):
-        if by_variant.keys() >= set(VARIANT_ORDER):
+        if by_variant.keys() >= set(COMPARED):
             return by_variant["vanilla"], by_variant["pctls"]
     return (), ()
 

@@ -7,6 +7,7 @@ import csv
 import io
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -31,7 +32,14 @@ from analysis.metrics import (
     streamed,
     transfers,
 )
-from analysis.published import BASELINE, TABLE_4, TABLE_4_TRAFFIC, TWO_CLIENTS, Published
+from analysis.published import (
+    BASELINE,
+    TABLE_4,
+    TABLE_4_TRAFFIC,
+    TWO_CLIENTS,
+    WAYS,
+    Published,
+)
 from analysis.runs import SCENARIO_ORDER, Found, Group
 from analysis.statements import judged_statements
 from analysis.statistics import Figure
@@ -137,8 +145,8 @@ def run_tables(found: Found) -> list[Table]:
         replace(table, made_by=part.made_by)
         for part in found.parts
         for table in (
+            table_4(part),
             throughput_table(part),
-            circuits_table(part),
             clients_table(part),
             costs_table(part),
             two_clients_table(part),
@@ -149,53 +157,50 @@ def run_tables(found: Found) -> list[Table]:
 
 
 def throughput_table(found: Found) -> Table:
-    """Throughput and stream round trip in the shape of the paper's Table 4."""
+    """Throughput, round trips and build time of every scenario but those of two clients."""
     groups = _of_eight_clients(found)
+    metrics = (THROUGHPUT, STREAM_ROUND_TRIP, CIRCUIT_ROUND_TRIP, CIRCUIT_BUILD_TIME)
     return Table(
-        title="Throughput and stream round trip",
+        title="Throughput and round trips",
         columns=(
             *("variant", "scenario", _runs_heading(groups)),
-            *(THROUGHPUT.label, "paper, MB/s", "2009 study"),
-            *(STREAM_ROUND_TRIP.label, "paper, ms", "2009 latency"),
+            *(metric.label for metric in metrics),
         ),
         rows=tuple(
             (
                 *(group.variant, group.label, _runs(group, runs, groups)),
-                *_throughput_and_round_trip(group, runs, found.valid.get(group.baseline, ())),
+                *(_against(metric, runs, _baseline(found, group)) for metric in metrics),
             )
             for group, runs in groups.items()
         ),
         note=(
             "Mean over runs ± standard deviation over runs; in brackets the change against the same"
-            f" variant's {BASELINE}. The paper's: Table 4 of Examining the Hydra, which also has"
-            " the changes of the 2009 study by Reardon and Goldberg. The paper's latency is the"
-            " stream's round trip: from a transfer's request to the server's answer, before data."
+            f" variant's {BASELINE}. The stream's round trip is from a transfer's request to the"
+            " server's answer, before data. The circuit's is that of a probe beside the load, once"
+            " a second."
         ),
     )
 
 
-def circuits_table(found: Found) -> Table:
-    """What probes through the loaded circuits saw, and how long these took to build."""
-    groups = _of_eight_clients(found)
+def table_4(found: Found) -> Table:
+    """Each figure of the paper's Table 4 beside the ways in which it is measured here."""
     return Table(
-        title="Circuit round trip and build time",
-        columns=(
-            *("variant", "scenario", _runs_heading(groups)),
-            *(CIRCUIT_ROUND_TRIP.label, CIRCUIT_BUILD_TIME.label),
-        ),
+        title="Table 4 of Examining the Hydra",
+        columns=("variant", "scenario", "unit", "paper", "2009 study", *WAYS),
         rows=tuple(
-            (
-                *(group.variant, group.label, _runs(group, runs, groups)),
-                *(
-                    _against(metric, runs, found.valid.get(group.baseline, ()))
-                    for metric in (CIRCUIT_ROUND_TRIP, CIRCUIT_BUILD_TIME)
-                ),
+            (*names, metric.unit, *_published(figure, metric), *ours)
+            for names, row in TABLE_4.items()
+            for metric, figure in (
+                (THROUGHPUT, row.throughput_mb_per_s),
+                (STREAM_ROUND_TRIP, row.stream_round_trip_ms),
             )
-            for group, runs in groups.items()
+            if set(ours := _in_each_way(found, names, metric, figure)) != {NOTHING}
         ),
         note=(
-            "As above. A probe goes through the circuit beside its load, once a second: no quantity"
-            " of the paper's Table 4."
+            f"MB/s is the {THROUGHPUT.name} of a 5 MB transfer, ms the {STREAM_ROUND_TRIP.name}."
+            " Mean ± standard deviation, ours over runs; in brackets the change against the same"
+            f" variant's {BASELINE}. With a star, ours lies within the paper's ±. The 2009 study is"
+            " that of Reardon and Goldberg, which the paper repeats."
         ),
     )
 
@@ -354,16 +359,30 @@ def _over_runs(values: Iterable[float], digits: int) -> str:
     return figure_text(Figure.of(values), digits)
 
 
-def _throughput_and_round_trip(
-    group: Group, runs: Sequence[Run], baseline: Sequence[Run]
-) -> tuple[str, ...]:
-    row = TABLE_4.get((group.variant, group.scenario)) if group.traffic == TABLE_4_TRAFFIC else None
-    return (
-        _against(THROUGHPUT, runs, baseline),
-        *_published(row.throughput_mb_per_s if row else None, THROUGHPUT.digits),
-        _against(STREAM_ROUND_TRIP, runs, baseline),
-        *_published(row.stream_round_trip_ms if row else None, STREAM_ROUND_TRIP.digits),
-    )
+def _baseline(found: Found, group: Group) -> Sequence[Run]:
+    return found.valid.get(group.baseline, ())
+
+
+def _in_each_way(
+    found: Found, names: tuple[str, str], metric: Metric, published: Published
+) -> list[str]:
+    """What was measured for a figure of Table 4 in each of `WAYS`; of the longest runs."""
+    cells = []
+    for ends in WAYS.values():
+        wanted = (*map(add, names, ends), TABLE_4_TRAFFIC)
+        groups = [one for one in found.valid if (one.variant, one.scenario, one.traffic) == wanted]
+        group = max(groups, key=lambda one: one.duration_s, default=None)
+        cells.append(_beside_published(found, group, metric, published) if group else NOTHING)
+    return cells
+
+
+def _beside_published(found: Found, group: Group, metric: Metric, published: Published) -> str:
+    """Ours, with a star if its mean lies within the paper's ±."""
+    runs = found.valid[group]
+    figure = Figure.of(metric.by_seed(runs).values())
+    within = figure is not None and abs(figure.mean - published.mean) <= published.deviation
+    mean, space, rest = _against(metric, runs, _baseline(found, group)).partition(" ")
+    return f"{mean}{'*' if within else ''}{space}{rest}"
 
 
 def _against(metric: Metric, runs: Sequence[Run], baseline: Sequence[Run]) -> str:
@@ -375,11 +394,9 @@ def _against(metric: Metric, runs: Sequence[Run], baseline: Sequence[Run]) -> st
     return f"{text} ({percent(figure.mean / base.mean - 1)})"
 
 
-def _published(figure: Published | None, digits: int) -> tuple[str, str]:
+def _published(figure: Published, metric: Metric) -> tuple[str, str]:
     """The paper's figure with its change in brackets, and the 2009 study's change."""
-    if figure is None:
-        return NOTHING, NOTHING
-    text = figure_text(Figure(figure.mean, figure.deviation), digits)
+    text = figure_text(Figure(figure.mean, figure.deviation), metric.digits)
     change = f" ({_printed(figure.change)})" if figure.change else ""
     return f"{text}{change}", _printed(figure.change_2009)
 

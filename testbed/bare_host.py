@@ -21,7 +21,7 @@ from testbed.experiment import playing_traffic
 from testbed.lab.network import Lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.machines.watching import failure, told_error
-from testbed.plan import Node, Plan
+from testbed.plan_model import Node, Plan
 from testbed.probes.record import Record
 from testbed.setup.builds import Build
 from testbed.setup.environment import variables
@@ -181,7 +181,7 @@ def _delivered_mb(plan: Plan, logs: Path) -> float:
     """What the generators' heartbeats of the last second and before say."""
     return sum(
         beat.bytes_received / 1e6
-        for client in plan.paths
+        for client in plan.clients
         for beat in read_heartbeats(generator_log(logs, client), client)
     )
 

@@ -19,7 +19,8 @@ from rich.table import Table
 from testbed import results
 from testbed.bare_host import BareCost, deliver_on_bare_host
 from testbed.guest import run_in_guest
-from testbed.plan import Plan, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Plan
 from testbed.runner import carry_out, guest_places, plan_need
 from testbed.setup import cache
 from testbed.setup.ready import ensure_ready
@@ -154,7 +155,7 @@ def _count(
     window = json.loads((logs / "counting.json").read_text())
     delivered_bytes = sum(
         beat.bytes_received
-        for client in plan.paths
+        for client in plan.clients
         for beat in read_heartbeats(generator_log(logs, client), client)
         if window["start_s"] <= beat.time_s < window["end_s"]
     )

@@ -17,14 +17,15 @@ from testbed.guest import run_in_guest
 from testbed.machines.places import Places
 from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Step
-from testbed.plan import Link, Plan
+from testbed.network.model import Shape
+from testbed.plan_model import Link, Plan
+from testbed.policies.parallel import STREAM_RULES
 from testbed.results.made_by import files_sha256
 from testbed.setup import builds
 from testbed.setup.builds import Build, Ingredient, Recipe
 from testbed.setup.sources import sha256_of
 from testbed.setup.steps import Progress
 from testbed.tor.bootstrap import NETWORK
-from testbed.tor.policies import STREAM_RULES
 
 STEPS = 1
 HEAD_START_NS = 600 * 10**9
@@ -98,6 +99,10 @@ def bare_plan(plan: Plan) -> Plan:
             "duration_s": 0.0,
             "links": tuple(_plain(link) for link in plan.links),
             "traffic_by_client": {},
+            "server_by_client": {},
+            "bandwidth_weights": {},
+            "shared_link": None,
+            "paths": plan.paths if plan.tor.conflux else {},
             "competing": (),
             # Which Tor it is, its build says.
             "tor": plan.tor.model_copy(
@@ -117,15 +122,8 @@ def bare_plan(plan: Plan) -> Plan:
 
 
 def _plain(link: Link) -> Link:
-    return Link(
-        ends=link.ends,
-        roles=link.roles,
-        rate_bit_per_s=_RATE_BIT_PER_S,
-        delay_ms=0.0,
-        loss=0.0,
-        queue_packets=1000,
-        netem_seeds=(0, 0),
-    )
+    plain = Shape(rate_bit_per_s=_RATE_BIT_PER_S, queue_packets=1000)
+    return Link(ends=link.ends, roles=link.roles, there=plain, back=plain, netem_seeds=(0, 0))
 
 
 def _is_whole(network: Build) -> bool:

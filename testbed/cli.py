@@ -7,6 +7,7 @@ itself: `setup` and `doctor` must not wait for the libraries of the others.
 import argparse
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -406,6 +407,11 @@ def _test(given: argparse.Namespace, messages: Console) -> int:
     return _run_tool(["pytest", "-n", "auto", "--dist", "loadfile", *given.arguments])
 
 
+def _python(given: argparse.Namespace, _messages: Console) -> int:
+    """Become the environment's Python, which has the testbed on its path (`run.py`)."""
+    os.execv(sys.executable, [sys.executable, *given.arguments])
+
+
 def _run_tool(words: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", *words], cwd=PROJECT, check=False).returncode
 
@@ -608,6 +614,15 @@ def _parser() -> argparse.ArgumentParser:
     test = commands.add_parser("test", help="format, lint, types and all tests")
     test.add_argument("arguments", nargs="*", help="for pytest alone, such as tests/test_plan.py")
     test.set_defaults(command=_test)
+
+    python = commands.add_parser(
+        "python",
+        help="Python with the testbed's packages, for scripts that import hydra",
+        add_help=False,
+        prefix_chars="\0",  # no option is ours: all are Python's
+    )
+    python.add_argument("arguments", nargs="*")
+    python.set_defaults(command=_python)
     return parser
 
 

@@ -8,19 +8,25 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import TestbedError
 from testbed.lab.network import Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
-from testbed.plan import Plan
+from testbed.plan_model import TOR, Plan
 from testbed.probes.captures import captured
 from testbed.probes.clock import Clock
 from testbed.probes.esp import check_esp
-from testbed.probes.in_effect import check_linked_sets, check_spread, choices_in_effect
+from testbed.probes.in_effect import (
+    check_linked_sets,
+    check_spread,
+    choices_in_effect,
+    weights_in_effect,
+)
 from testbed.probes.premise import (
     Check,
     check_shared_link,
@@ -87,34 +93,31 @@ def run_experiment(
         ready_network(plan, tor, state, logs, record, kept) as (lab, network, circuits),
     ):
         shared_link, competing = _shared_link_tables(lab), _competing_tables(lab)
-        asked = {circuit.client: str(circuit.circuit) for circuit in circuits}
-        seen = asyncio.run(seen_shared_link(lab, network, shared_link[0]))
-        record.checks.add(asdict(check_shared_link(plan, seen, "before")))
-        for check in asyncio.run(choices_in_effect(lab, network)):
-            record.checks.add(asdict(check))
+        before = circuits.states()
+        checks = [*_shared_link_checks(lab, network, shared_link, "before")]
+        checks += asyncio.run(choices_in_effect(lab, network))
+        checks += weights_in_effect(plan, network)
         with captured(lab, captures, directory, record):
             record_links(lab, "before", record)
             with playing_traffic(lab, tgen, state, logs, record) as generators:
                 counted = _programs(network, generators) if counting else {}
-                with queues_recorded(network[plan.shared_link[1]], record.queues):
-                    end_s = asyncio.run(
-                        _measure(lab, network, shared_link, competing, record, clock, counted, logs)
-                    )
-                ended = _let_transfers_end(plan, logs, end_s, record, clock)
-                record.checks.add(asdict(ended))
-                record.checks.add(asdict(_check_alive(generators)))
+                watched = [network[relay] for relay in plan.watched_relays]
+                with queues_recorded(watched, record.queues):
+                    measuring = _Measuring(lab, network, circuits, record, clock, logs)
+                    end_s = asyncio.run(measuring.carried_out(shared_link, competing, counted))
+                checks.append(_let_transfers_end(plan, logs, end_s, record, clock))
+                checks.append(_check_alive(generators))
             record_links(lab, "after", record)
         record.step("checking the premise")
-        seen = asyncio.run(seen_shared_link(lab, network, shared_link[0]))
-        record.checks.add(asdict(check_shared_link(plan, seen, "after")))
-        if plan.tor.conflux:
-            record.checks.add(asdict(check_linked_sets(plan, network, "after")))
+        checks += _shared_link_checks(lab, network, shared_link, "after")
+        if plan.tor.conflux and plan.paths:
+            checks.append(check_linked_sets(plan, network, "after"))
         if plan.tor.ipsec:
-            for check in check_esp(lab):
-                record.checks.add(asdict(check))
+            checks += check_esp(lab)
         if plan.tor.parallel_circuits > 1:
-            record.checks.add(asdict(check_spread(plan, circuits)))
-        for check in checks_after(network, circuits, asked):
+            checks.append(check_spread(plan, circuits))
+        checks += checks_after(plan, network, circuits, before)
+        for check in checks:
             record.checks.add(asdict(check))
         record.step("done")
 
@@ -133,12 +136,14 @@ def ready_network(
         with running_tors(lab, tor, state, logs, kept) as network:
             circuits = Circuits(network, plan, record)
             record.step("building circuits")
-            _build_circuits(plan, circuits, _shared_link_tables(lab)[0])
+            if plan.shared_link:
+                _use_shared_link(plan, circuits, _shared_link_tables(lab)[0])
+            circuits.build("measured")
             yield lab, network, circuits
 
 
-def _build_circuits(plan: Plan, circuits: Circuits, shared_link: ConnectionTable) -> None:
-    """Build the circuits twice: the second ones carry the traffic.
+def _use_shared_link(plan: Plan, circuits: Circuits, shared_link: ConnectionTable) -> None:
+    """Build circuits that carry nothing, before those that do.
 
     They find the relays' connections as the variant keeps them in a network that is in use.
     """
@@ -151,11 +156,20 @@ def _build_circuits(plan: Plan, circuits: Circuits, shared_link: ConnectionTable
         return [] if count == kept else [f"{kept} connections on the shared link, not {count}"]
 
     wait_until(missing, LINK_CLEAR_TIMEOUT_S, "waiting for the first circuits' connections to end")
-    circuits.build("measured")
+
+
+def _shared_link_checks(
+    lab: Lab, network: TorNetwork, tables: list[ConnectionTable], when: str
+) -> Iterator[Check]:
+    if tables:
+        seen = asyncio.run(seen_shared_link(lab, network, tables[0]))
+        yield check_shared_link(lab.plan, seen, when)
 
 
 def _shared_link_tables(lab: Lab) -> list[ConnectionTable]:
-    """Both ends' views of the shared link, the clients' side first."""
+    """Both ends' views of the shared link, the clients' side first; none if there is none."""
+    if lab.plan.shared_link is None:
+        return []
     first, second = lab.plan.shared_link
     return [
         ConnectionTable(lab, first, second, [OR_PORT]),
@@ -182,7 +196,6 @@ def playing_traffic(
         The program of each, by the name of its log, such as "tgen-client1".
     """
     plan = lab.plan
-    server = plan.nodes_with("server")[0]
     generators = {}
     with ExitStack() as stack:
 
@@ -194,15 +207,18 @@ def playing_traffic(
             stack.callback(_stop, process, node, record)
             generators[f"tgen-{node}"] = process
 
-        play(server.name, write_server(state, server.name, TGEN_PORT))
-        lab.wait_for_server(server.name, TGEN_PORT)
+        servers = plan.of_kind("server")
+        for server in servers:
+            play(server.name, write_server(state, server.name, TGEN_PORT))
+        for server in servers:
+            lab.wait_for_server(server.name, TGEN_PORT)
         stack.enter_context(competing_servers(lab, logs))
         for client, model in plan.traffic_by_client.items():
             configuration = write_client(
                 state,
                 client,
                 model,
-                server=(str(server.address), TGEN_PORT),
+                server=(str(plan.node(plan.server_of(client)).address), TGEN_PORT),
                 socks_proxy=socks_proxy(plan.node(client)),
                 seed=derived_seed(plan.seed, "tgen", client, bits=TGEN_SEED_BITS),
             )
@@ -236,44 +252,76 @@ def _programs(
     return tors | {name: process.pid for name, process in generators.items()}
 
 
-async def _measure(
-    lab: Lab,
-    network: TorNetwork,
-    shared_link: list[ConnectionTable],
-    competing: list[ConnectionTable],
-    record: Record,
-    clock: Clock,
-    counted: dict[str, int],
-    logs: Path,
-) -> float:
-    """Let the traffic run for the plan's duration, probing and sampling all the while.
+@dataclass(frozen=True)
+class _Measuring:
+    """The time in which the traffic runs, and what is watched meanwhile."""
 
-    Returns:
-        When measuring ended, as Unix time.
-    """
-    plan = lab.plan
-    start_s = time.time()
-    end_s = start_s + plan.duration_s
-    server = plan.nodes_with("server")[0]
-    clients = list(plan.paths)
-    record.note(f"measuring began at {start_s:.6f}")
-    async with probe_target(lab, server.name), asyncio.TaskGroup() as tasks:
-        for number, client in enumerate(clients):
-            # Spread over the interval, so that the probes of two clients never meet.
-            offset_s = PROBE_INTERVAL_S * number / len(clients)
-            socks = network[client].files.probe_socket
+    lab: Lab
+    network: TorNetwork
+    circuits: Circuits
+    record: Record
+    clock: Clock
+    logs: Path
+
+    async def carried_out(
+        self,
+        shared_link: list[ConnectionTable],
+        competing: list[ConnectionTable],
+        counted: dict[str, int],
+    ) -> float:
+        """Let the traffic run for the plan's duration, probing and sampling all the while.
+
+        Returns:
+            When measuring ended, as Unix time.
+        """
+        record = self.record
+        start_s = time.time()
+        end_s = start_s + self.lab.plan.duration_s
+        record.note(f"measuring began at {start_s:.6f}")
+        async with probe_target(self.lab), asyncio.TaskGroup() as tasks:
+            for probe in self._probes(start_s, end_s):
+                tasks.create_task(probe)
+            tasks.create_task(sample_steadily(shared_link, start_s, end_s, record.sockets))
+            tasks.create_task(sample_steadily(competing, start_s, end_s, record.competing))
             tasks.create_task(
-                probe_steadily(
-                    client, socks, str(server.address), start_s + offset_s, end_s, record
-                )
+                sample_relays_steadily(self.lab, self.network, start_s, end_s, record.relays)
             )
-        tasks.create_task(sample_steadily(shared_link, start_s, end_s, record.sockets))
-        tasks.create_task(sample_steadily(competing, start_s, end_s, record.competing))
-        tasks.create_task(sample_relays_steadily(lab, network, start_s, end_s, record.relays))
-        tasks.create_task(_tell_progress(network, start_s, end_s, record, clock))
-        if counted:
-            tasks.create_task(count_system_calls(lab, counted, logs))
-    return end_s
+            tasks.create_task(self._tell_progress(start_s, end_s))
+            if counted:
+                tasks.create_task(count_system_calls(self.lab, counted, self.logs))
+        return end_s
+
+    def _probes(self, start_s: float, end_s: float) -> Iterator[Coroutine[Any, Any, None]]:
+        """Each client's, spread over the interval, so that the probes of two never meet.
+
+        None where Tor chooses: a probe would be a user who is never idle, and keep circuits alive.
+        """
+        plan = self.lab.plan
+        if plan.policy.name == TOR:
+            return
+        for number, client in enumerate(plan.clients):
+            yield probe_steadily(
+                client,
+                self.network[client].files.probe_socket,
+                str(plan.node(plan.server_of(client)).address),
+                start_s + PROBE_INTERVAL_S * number / len(plan.clients),
+                end_s,
+                self.record,
+            )
+
+    async def _tell_progress(self, start_s: float, end_s: float) -> None:
+        """A step a second; what can't go on ends the run at once.
+
+        That is a Tor that ends, a policy that fails, a clock that is set.
+        """
+        while (now_s := time.time()) < end_s:
+            self.record.step("measuring", now_s - start_s, end_s - start_s)
+            self.clock.check()
+            self.circuits.check()
+            if ended := self.network.ended():
+                raise TestbedError(f"{', '.join(ended)} ended while measuring: see logs/")
+            await asyncio.sleep(min(STEP_INTERVAL_S, end_s - now_s))
+        self.clock.check()
 
 
 def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record, clock: Clock) -> Check:
@@ -282,32 +330,22 @@ def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record, clo
     Left out, they would make the measured ones seem shorter than they are: at any moment the long
     ones are more likely to be under way. It takes as long again as measuring at the most.
     """
+    left = list(plan.traffic_by_client)
 
-    def under_way() -> list[str]:
-        return [
-            f"{client}'s transfer"
-            for client, model in plan.traffic_by_client.items()
-            if not has_settled(generator_log(logs, client), client, end_s, MODELS[model].at_once)
-        ]
+    def has_ended(client: str) -> bool:
+        at_once = MODELS[plan.traffic_by_client[client]].at_once
+        return has_settled(generator_log(logs, client), client, end_s, at_once)
 
-    while (left := under_way()) and (over_s := time.time() - end_s) <= plan.duration_s:
+    def under_way() -> bool:
+        left[:] = [client for client in left if not has_ended(client)]
+        return bool(left)
+
+    while under_way() and (over_s := time.time() - end_s) <= plan.duration_s:
         record.step("letting transfers end", over_s)
         time.sleep(STEP_INTERVAL_S)
         clock.check()
-    return none_of(f"transfers that had not ended {plan.duration_s:g} s after measuring", left)
-
-
-async def _tell_progress(
-    network: TorNetwork, start_s: float, end_s: float, record: Record, clock: Clock
-) -> None:
-    """A step a second; a Tor that ends or a clock that is set ends the run at once."""
-    while (now_s := time.time()) < end_s:
-        record.step("measuring", now_s - start_s, end_s - start_s)
-        clock.check()
-        if ended := network.ended():
-            raise TestbedError(f"{', '.join(ended)} ended while measuring: see logs/")
-        await asyncio.sleep(min(STEP_INTERVAL_S, end_s - now_s))
-    clock.check()
+    name = f"transfers that had not ended {plan.duration_s:g} s after measuring"
+    return none_of(name, [f"{client}'s transfer" for client in left])
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from testbed.machines.places import Places, seen_by_guest
 from testbed.machines.virtual import START_NS, run_in_machine
 from testbed.machines.watching import Cost, Step
-from testbed.plan import Plan
 from testbed.plan_identity import identity
+from testbed.plan_model import Plan
 from testbed.seeds import derived_seed
 
 PLACES_ON_HOST = frozenset({"path", "source"})

@@ -4,8 +4,6 @@ Nothing is started or built here; versions of programs and the machine are the m
 """
 
 import hashlib
-import ipaddress
-import json
 import math
 import os
 import re
@@ -13,252 +11,48 @@ import shutil
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
+from testbed.addresses import data_address, management_address
 from testbed.errors import InputError
-from testbed.plan_identity import identity
-from testbed.queue_disciplines import FIFO
-from testbed.scenario import DEFAULT, CompetingKeys, LinkSettings, Scenario, read_scenario
-from testbed.seeds import derived_seed
-from testbed.toml_file import PROJECT, Value, label, shown, suggestion
+from testbed.network.model import Shape
+from testbed.plan_model import (
+    FIXED,
+    TOR,
+    Competing,
+    Generator,
+    Link,
+    Node,
+    Patch,
+    Plan,
+    Policy,
+    Tor,
+)
+from testbed.plan_older import FLAGS_BY_ROLE, KIND_BY_ROLE
+from testbed.policies.reading import read_policy
+from testbed.scenario import (
+    DEFAULT,
+    AnyScenario,
+    CompetingKeys,
+    LinkSettings,
+    SampledScenario,
+    Scenario,
+    is_sampled,
+    read_scenario,
+    scenario_file,
+)
+from testbed.seeds import netem_seeds
+from testbed.toml_file import Value, label, shown, suggestion
 from testbed.topology import ROLES, TorTopo, load_topology
-from testbed.tor.choices import CONFLUX
-from testbed.tor.policies import STREAM_RULES
 from testbed.traffic.models import MODELS
 from testbed.units import duration_s as read_duration_s
-from testbed.variant import SharedLinkPremise, TorrcLines, Variant, read_variant
-
-FULL_SIZE_PACKET_BYTES = 1514
-"""An Ethernet frame with a payload of 1500 bytes, as the qdiscs of the links count it."""
+from testbed.variant import Variant, read_variant
 
 COMPETING_PORT = 5201
 """Of the first entry of competing streams; the next ones' follow. iperf3's own default."""
 FIRST_STREAM_PORT = 20_000
 
 LARGEST_SEED = 2**31 - 1
-
-_DATA_PLANE = ipaddress.IPv4Address("10.0.0.0")
-_MANAGEMENT = ipaddress.IPv4Address("10.1.0.0")
-
-
-class PlanPart(BaseModel):
-    """A part of a plan: plain data that nothing changes; other versions' keys are passed over."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Node(PlanPart):
-    """A host with its addresses.
-
-    Attributes:
-        address: on the emulated links, out of 10.0.0.0/16; the authority has none.
-        management_address: on the management network, out of 10.1.0.0/16; a server has none.
-    """
-
-    name: str
-    role: str
-    address: str | None
-    management_address: str | None
-
-
-class Link(PlanPart):
-    """An emulated link; what it does, it does in each direction alike.
-
-    Attributes:
-        ends: the two nodes, the one on the client's side first.
-        roles: the roles of the ends, in the same order.
-        rate_bit_per_s: what the link carries, counted in whole Ethernet frames.
-        delay_ms: one way.
-        loss: share of the packets that are lost, independently of each other.
-        bundles: whether TCP's bundles of segments cross as one, and are lost as one. Then `loss`
-            is of bundles.
-        queue_packets: room for packets that wait, beyond those in the delay line.
-        queue_in_sender: what waits is in the sender's own network card, so that its TCP knows of
-            it. Only without delay and loss.
-        queue_discipline: one of `testbed.queue_disciplines`.
-        queue_parameters: what the scenario says of it, by the names of its keys there.
-        netem_seeds: the seeds of the loss in the direction away from the first and from the
-            second end. They depend on the run's seed and the ends only, so that every variant
-            meets the same sequence of losses.
-    """
-
-    ends: tuple[str, str]
-    roles: tuple[str, str]
-    rate_bit_per_s: int
-    delay_ms: float
-    loss: float
-    bundles: bool = False
-    queue_packets: int
-    queue_in_sender: bool = False
-    queue_discipline: str = FIFO
-    queue_parameters: dict[str, bool | int | str] = {}
-    netem_seeds: tuple[int, int]
-
-    @property
-    def queue_kind(self) -> str:
-        """What there is to say of the queue beside its length: empty for a plain FIFO."""
-        parts = [
-            "" if self.queue_discipline == FIFO else self.queue_discipline,
-            *(f"{name} {value}" for name, value in self.queue_parameters.items()),
-            "sender's" if self.queue_in_sender else "",
-            "bundles" if self.bundles else "",
-        ]
-        return ", ".join(part for part in parts if part)
-
-    @property
-    def holds_packets(self) -> int:
-        """What a full link holds in full-size packets: bandwidth-delay product and queue."""
-        bits_under_way = self.rate_bit_per_s * self.delay_ms / 1000
-        return math.ceil(bits_under_way / (8 * FULL_SIZE_PACKET_BYTES)) + self.queue_packets
-
-
-class Competing(PlanPart):
-    """TCP streams beside the circuits, all from one node to another along a route of nodes.
-
-    Attributes:
-        rate_bit_per_s: what a stream sends at the most; None: as fast as it goes.
-        port: the receiver's.
-        stream_ports: the sender's, one a stream; they tell the streams from iperf3's control
-            connection.
-    """
-
-    sender: str
-    receiver: str
-    route: tuple[str, ...]
-    streams: int
-    congestion_control: str
-    rate_bit_per_s: int | None = None
-    port: int
-    stream_ports: tuple[int, ...]
-
-
-class Patch(PlanPart):
-    """A patch to Tor; `path` is relative to the project where it lies in it, "" in the guest."""
-
-    name: str
-    path: str = ""
-    sha256: str
-
-    def file(self) -> Path:
-        """Where the patch lies on this machine."""
-        return PROJECT / self.path
-
-
-class Tor(PlanPart):
-    """The variant: what is built, how it is configured, what must hold on the shared link.
-
-    Attributes:
-        source, release: a tree of Tor's source, or a pinned release; the default one if both are
-            None.
-        ipsec: whether neighbouring relays have ESP between them; what Tor knows nothing of.
-        connections_per_pair, per_circuit_up_to, parallel_circuits, stream_rule: as in `Variant`.
-    """
-
-    variant: str
-    patches: tuple[Patch, ...]
-    source: str | None = None
-    release: str | None = None
-    torrc_all: TorrcLines
-    torrc_relay: TorrcLines
-    torrc_client: TorrcLines
-    consensus_params: dict[str, int]
-    premise: SharedLinkPremise
-    ipsec: bool = False
-    connections_per_pair: int | None = None
-    per_circuit_up_to: int | None = None
-    parallel_circuits: int = 1
-    stream_rule: str = STREAM_RULES[0]
-
-    @property
-    def promise(self) -> str:
-        """What must hold on the shared link, in words: the premise, or what a number says of it."""
-        if self.connections_per_pair:
-            return f"up to {self.connections_per_pair} connections, shared by circuits' numbers"
-        if self.per_circuit_up_to:
-            return f"one connection per circuit up to {self.per_circuit_up_to}, then shared"
-        return self.premise
-
-    @property
-    def conflux(self) -> bool:
-        """Whether each client has a linked set, built by Tor itself, and not one circuit.
-
-        Only the key `conflux` sets the option: variants' own torrc lines can't.
-        """
-        return CONFLUX[True].torrc.items() <= self.torrc_all.items()
-
-
-class Generator(PlanPart):
-    """A traffic generator of the user's own, which plays both ends of every transfer."""
-
-    path: str = ""
-    sha256: str
-
-
-class Plan(PlanPart):
-    """All that a run needs to know.
-
-    Attributes:
-        scenario: the file's name, and what was changed in it, such as
-            "SharedDropping,links.middle-exit.loss=0.2%".
-        changes: values instead of those of the scenario's file, by dotted keys.
-        topology: its name, or its file's: nodes, links and paths are all that is built.
-        traffic: the model of every client that has none of its own in the scenario.
-        traffic_overridden: whether it is another one than the scenario's file says.
-        duration_s: how long is measured.
-        paths: guard, middle and exit of each client's circuit.
-        shared_link: the nodes at the ends of the link that all circuits cross.
-        traffic_by_client, congestion_control: by the node's name.
-        tgen: None for the bundled generator.
-    """
-
-    scenario: str
-    scenario_title: str
-    variant: str
-    variant_title: str
-    topology: str
-    traffic: str
-    traffic_overridden: bool
-    seed: int
-    duration_s: float
-    nodes: tuple[Node, ...]
-    links: tuple[Link, ...]
-    paths: dict[str, tuple[str, str, str]]
-    shared_link: tuple[str, str]
-    traffic_by_client: dict[str, str]
-    congestion_control: dict[str, str]
-    competing: tuple[Competing, ...]
-    tor: Tor
-    tgen: Generator | None = None
-    changes: dict[str, Value] = {}
-
-    @property
-    def unchanged_scenario(self) -> str:
-        """The scenario's name without what is changed in it."""
-        return self.scenario.partition(",")[0] if self.changes else self.scenario
-
-    @property
-    def key(self) -> str:
-        """The run's name: 16 hexadecimal digits over everything that can change its result."""
-        # Without defaults, so that a plan keeps its key when plans learn to say something more.
-        content = identity(self.model_dump(mode="json", exclude_defaults=True))
-        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
-
-    def node(self, name: str) -> Node:
-        """The node of that name; KeyError if there is none."""
-        try:
-            return next(node for node in self.nodes if node.name == name)
-        except StopIteration:
-            raise KeyError(name) from None
-
-    def nodes_with(self, *roles: str) -> list[Node]:
-        """The nodes of these roles."""
-        return [node for node in self.nodes if node.role in roles]
-
-    def links_between(self, role: str, other_role: str) -> list[Link]:
-        """The links between two roles, in whichever order they are given."""
-        return [link for link in self.links if set(link.roles) == {role, other_role}]
 
 
 def make_plan(
@@ -286,39 +80,86 @@ def make_plan(
         InputError: one of them isn't there, or can't be run as it says.
     """
     _check_seed(seed)
-    said, file = read_scenario(scenario, changes)
     tor = read_variant(variant)
-    topology = _topology(said, file)
-    if tor.conflux:
-        _check_ways(said, file, topology)
-    links = _links(said, file, topology, seed)
-    traffic_by_client = _traffic_by_client(said, file, topology, traffic)
+    made = _of_sampled if is_sampled(scenario_file(scenario)) else _of_topology
+    said, file, parts = made(scenario, tor, seed, traffic, changes or {})
+    _check_circuits(tor, parts["policy"], file)
     plan = Plan(
         scenario=changed_name(file.stem, changes or {}),
         scenario_title=said.title,
         variant=tor.name,
         variant_title=tor.title,
         topology=Path(said.topology).stem,
-        traffic=traffic or said.traffic,
-        traffic_overridden=traffic is not None and traffic != said.traffic,
         seed=seed,
         duration_s=said.duration_s if duration is None else _given_duration_s(duration),
-        nodes=tuple(_node(topology, name) for name in topology.roles()),
-        links=links,
-        paths=topology.paths(),
-        shared_link=topology.shared_link,
-        traffic_by_client=traffic_by_client,
-        congestion_control={
-            name: said.tcp.of_role(role) for name, role in topology.roles().items()
-        },
-        competing=_competing(said, file, topology, links),
+        congestion_control={node.name: said.tcp.of_role(node.role) for node in parts["nodes"]},
         tor=_tor(tor),
         tgen=None if tgen is None else _generator(tgen),
         changes=dict(changes or {}),
+        **parts,
     )
     subject = f"{label(file)}: duration" if duration is None else "--duration"
-    _check_duration(plan, topology, subject)
+    _check_duration(plan, subject)
     return plan
+
+
+Parts = Mapping[str, Any]
+"""What a plan says of a network and its clients, by the names of `Plan`'s keys."""
+
+
+def _of_topology(
+    name: str, tor: Variant, seed: int, traffic: str | None, changes: Mapping[str, Value]
+) -> tuple[Scenario, Path, Parts]:
+    said, file = read_scenario(name, changes)
+    topology = _topology(said, file)
+    if tor.conflux:
+        _check_ways(said, file, topology)
+    links = _links(said, file, topology, seed)
+    parts = {
+        "nodes": tuple(_node(topology, name) for name in topology.roles()),
+        "links": links,
+        "paths": topology.paths(),
+        "shared_link": topology.shared_link,
+        "policy": _policy(said, file, default=FIXED),
+        "traffic": traffic or said.traffic,
+        "traffic_overridden": traffic is not None and traffic != said.traffic,
+        "traffic_by_client": _traffic_by_client(said, file, topology, traffic),
+        "competing": _competing(said, file, topology, links),
+    }
+    return said, file, parts
+
+
+def _of_sampled(
+    name: str, tor: Variant, seed: int, traffic: str | None, changes: Mapping[str, Value]
+) -> tuple[SampledScenario, Path, Parts]:
+    # Reads a consensus, which takes longer to import than most plans take in all.
+    from testbed.network.drawn import read_source
+    from testbed.plan_sampled import sampled_parts
+
+    source = read_source(name, changes)
+    said, file = source.said, source.file
+    if traffic is not None:
+        raise InputError(
+            f"--traffic {shown(traffic)}: {label(file)} gives every client a model of its own:"
+            " change the shares in [clients]"
+        )
+    policy = _policy(said, file, default=TOR)
+    if policy.name == FIXED:
+        raise InputError(
+            f'{label(file)}: paths.policy = "{FIXED}": a drawn network has no paths: take "{TOR}",'
+            " or the path of a Python file that says them"
+        )
+    most = max(said.clients, key=lambda model: said.clients[model])
+    parts = {"policy": policy, "traffic": most, "traffic_overridden": False, "competing": ()}
+    return said, file, {**parts, **sampled_parts(source.draw(seed))}
+
+
+def _policy(said: AnyScenario, file: Path, default: str) -> Policy:
+    """Who decides on circuits, as a scenario says it."""
+    name = said.paths.policy or default
+    if name in (FIXED, TOR):
+        return Policy(name=name, entry_guards=said.paths.entry_guards)
+    return read_policy(name, file, entry_guards=said.paths.entry_guards)
 
 
 def changed_name(scenario: str, changes: Mapping[str, Value]) -> str:
@@ -353,6 +194,16 @@ def check_output(path: Path) -> None:
         raise InputError(f"the output {path} can't be made: {there} can't be written to")
 
 
+def _check_circuits(tor: Variant, policy: Policy, file: Path) -> None:
+    """Refuse a variant that says how many circuits a client has, beside a policy that says so."""
+    if tor.parallel_circuits > 1 and policy.name != FIXED:
+        raise InputError(
+            f"{label(file)}: {tor.name} has parallel_circuits = {tor.parallel_circuits}, which are"
+            f' by the topology\'s paths (paths.policy = "{FIXED}"); here the circuits are said by'
+            f" paths.policy = {shown(policy.name)}: leave out one of them"
+        )
+
+
 def _check_seed(seed: object) -> None:
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= LARGEST_SEED:
         raise InputError(f"--seed {shown(seed)} is no whole number from 0 to {LARGEST_SEED}")
@@ -375,14 +226,16 @@ def _topology(said: Scenario, file: Path) -> TorTopo:
 
 
 def _node(topology: TorTopo, name: str) -> Node:
-    """A node with its addresses: the third number is its role's, the fourth its own."""
     role = topology.roles()[name]
-    offset = 256 * (1 + ROLES.index(role)) + topology.number(name)
+    kind = KIND_BY_ROLE.get(role, "relay")
+    group, number = ROLES.index(role), topology.number(name)
     return Node(
         name=name,
+        kind=kind,
+        flags=FLAGS_BY_ROLE.get(role, ()),
         role=role,
-        address=None if role == "authority" else str(_DATA_PLANE + offset),
-        management_address=None if role == "server" else str(_MANAGEMENT + offset),
+        address=None if kind == "authority" else data_address(0, group, number),
+        management_address=None if kind == "server" else management_address(group, number),
     )
 
 
@@ -424,6 +277,11 @@ def _settings(said: Scenario, file: Path, pair: str) -> LinkSettings:
             f"{label(file)}: the links {pair} of {said.topology} have no rate:"
             f' write one in links.{pair} or in links.default, for example rate = "300 Mbit/s"'
         ) from error
+    if settings.largest_bundle_segments and not settings.bundles:
+        raise InputError(
+            f"{label(file)}: links.{pair}.largest_bundle says how large bundles are, but bundles is"
+            " false: write bundles = true too, or leave it out"
+        )
     if settings.queue_in_sender and (settings.delay_ms or settings.loss):
         raise InputError(
             f"{label(file)}: links.{pair}.queue_in_sender = true is for links without delay and"
@@ -433,23 +291,14 @@ def _settings(said: Scenario, file: Path, pair: str) -> LinkSettings:
 
 
 def _link(ends: tuple[str, str], pair: str, settings: LinkSettings, seed: int) -> Link:
-    first, second = ends
     first_role, second_role = pair.split("-")
+    shape = Shape(**settings.model_dump())
     return Link(
         ends=ends,
         roles=(first_role, second_role),
-        rate_bit_per_s=settings.rate_bit_per_s,
-        delay_ms=settings.delay_ms,
-        loss=settings.loss,
-        bundles=settings.bundles,
-        queue_packets=settings.queue_packets,
-        queue_in_sender=settings.queue_in_sender,
-        queue_discipline=settings.queue_discipline,
-        queue_parameters=settings.queue_parameters,
-        netem_seeds=(
-            derived_seed(seed, "netem", first, second),
-            derived_seed(seed, "netem", second, first),
-        ),
+        there=shape,
+        back=shape,
+        netem_seeds=netem_seeds(ends, seed),
     )
 
 
@@ -519,7 +368,7 @@ def _competing(
 def _check_bundles(subject: str, route: tuple[str, ...], links: tuple[Link, ...]) -> None:
     """Refuse streams that would bring bundles to a link which takes none."""
     hops = {frozenset(hop) for hop in pairwise(route)}
-    if len({link.bundles for link in links if frozenset(link.ends) in hops}) > 1:
+    if len({link.there.bundles for link in links if frozenset(link.ends) in hops}) > 1:
         raise InputError(
             f"{subject}: from {route[0]} to {route[-1]}, some links have bundles = true and some"
             " have not: the nodes between them would hand bundles on; say the same of all of them"
@@ -586,8 +435,8 @@ def _why_no_program(program: str) -> str:
     return f"is not executable: `chmod +x {path}`"
 
 
-def _check_duration(plan: Plan, topology: TorTopo, subject: str) -> None:
-    shortest_s = shortest_duration_s(plan, topology.routes())
+def _check_duration(plan: Plan, subject: str) -> None:
+    shortest_s = shortest_duration_s(plan)
     if plan.duration_s < shortest_s:
         raise InputError(
             f"{subject} {plan.duration_s:g} s is too short for one transfer of every client:"
@@ -595,21 +444,31 @@ def _check_duration(plan: Plan, topology: TorTopo, subject: str) -> None:
         )
 
 
-def shortest_duration_s(plan: Plan, routes: dict[str, tuple[str, ...]]) -> float:
+def shortest_duration_s(plan: Plan) -> float:
     """The least time in which every client can complete one transfer, in seconds.
 
     That is two round trips (the stream's opening, then the request) and the time in which the
     busiest link on the client's way carries one transfer of each client that uses it. It is a
-    bound: headers, slow start, Tor's window and competing streams come on top.
+    bound: headers, slow start, Tor's window and competing streams come on top. Of a client whose
+    relays are not the plan's to say, the way is its own access link.
     """
-    links = {frozenset(link.ends): link for link in plan.links}
-    load_bits: dict[frozenset[str], float] = dict.fromkeys(links, 0.0)
-    ways = {client: [frozenset(hop) for hop in pairwise(route)] for client, route in routes.items()}
+    access = {link.ends[0]: link.ends for link in plan.links}
+    routes = {
+        client: (client, *plan.paths[client], plan.server_of(client))
+        if client in plan.paths
+        else access[client]
+        for client in plan.clients
+    }
+    shapes = {
+        (here, there): shape for link in plan.links for here, there, shape in link.directions()
+    }
+    load_bits: dict[frozenset[str], float] = dict.fromkeys(map(frozenset, shapes), 0.0)
+    ways = {client: list(pairwise(route)) for client, route in routes.items()}
     for client, way in ways.items():
         for hop in way:
-            load_bits[hop] += 8 * MODELS[plan.traffic_by_client[client]].load_bytes
+            load_bits[frozenset(hop)] += 8 * MODELS[plan.traffic_by_client[client]].load_bytes
     return max(
-        max(load_bits[hop] / links[hop].rate_bit_per_s for hop in way)
-        + 2 * sum(2 * links[hop].delay_ms for hop in way) / 1000
+        max(load_bits[frozenset(hop)] / (shapes[hop].rate_bit_per_s or math.inf) for hop in way)
+        + 2 * sum(2 * shapes[hop].delay_ms for hop in way) / 1000
         for way in ways.values()
     )

@@ -9,8 +9,9 @@ from itertools import chain
 from typing import Any
 
 from testbed.plan_identity import FOLLOWS_FROM_SEED, ONLY_FOR_READERS, identity
+from testbed.plan_older import in_todays_form
 
-_OFF = {"null", "false", "[]", "{}", '"fifo"'}
+_OFF = {"null", "false", "0.0", "[]", "{}", '"fifo"', '"fixed"'}
 """What a key says that one version of the testbed has and another hasn't, if it changes nothing."""
 
 _MISSING = "missing"
@@ -30,7 +31,7 @@ def differences(
         Such as "duration_s is 20.0, not 300.0; links.3.loss is 0.001, not 0.0; and 2 more".
     """
     passed_over = ONLY_FOR_READERS | (FOLLOWS_FROM_SEED if but_seed else set())
-    values = [dict(leaves(identity(plan, passed_over))) for plan in (there, here)]
+    values = [dict(leaves(identity(in_todays_form(plan), passed_over))) for plan in (there, here)]
     pairs = {
         key: [plan.get(key, _MISSING) for plan in values] for key in dict.fromkeys(chain(*values))
     }

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from testbed import runner
 from testbed.errors import InputError, TestbedError
-from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.plan import check_output, default_output, make_plan
+from testbed.plan_model import Plan
 from testbed.results import read_run
 from testbed.toml_file import Value
 from testbed.up_to_date import Today, reason_against

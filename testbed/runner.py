@@ -35,7 +35,7 @@ from testbed.machines.places import Places
 from testbed.machines.terminal import AT_PROMPT, ENDING, user_terminal
 from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Step
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.probes.captures import capture_pairs
 from testbed.queue_disciplines import FIFO
 from testbed.setup import cache
@@ -156,7 +156,9 @@ def _host_machine(plan: Plan, destination: Path, captures: Collection[str]) -> R
     used = [destination, cache.cache_folder(), *([Path(plan.tgen.path)] if plan.tgen else [])]
     congestion_controls = set(plan.congestion_control.values())
     congestion_controls.update(entry.congestion_control for entry in plan.competing)
-    queue_disciplines = {link.queue_discipline for link in plan.links} - {FIFO}
+    queue_disciplines = {
+        shape.queue_discipline for link in plan.links for shape in (link.there, link.back)
+    } - {FIFO}
     check_host(sorted(congestion_controls), sorted(queue_disciplines), *used, ipsec=plan.tor.ipsec)
     tor = as_user(_tor_for, plan_need(plan))
 

@@ -40,7 +40,7 @@ from testbed.toml_file import (
 )
 from testbed.topology import ROLES
 from testbed.traffic.models import MODELS
-from testbed.units import Delay, Duration, Interval, Loss, Queue, Rate, Share, Size
+from testbed.units import Delay, Duration, Interval, Loss, Queue, Rate, Segments, Share, Size
 
 SCENARIOS = PROJECT / "scenarios"
 
@@ -108,14 +108,15 @@ class LinkKeys(ScenarioPart):
     `queue` is the room for packets that wait for the link, on top of those that are under way
     in the delay line: a queue of 1000 packets is 1000 packets whatever the delay. With
     `queue_in_sender` it is the sender's own network card's, with `bundles` TCP's bundles of
-    segments cross as one: `testbed.lab.links.shape`. The keys from `target` on are those of a
-    queue discipline: `testbed.queue_disciplines`.
+    segments cross as one, of `largest_bundle` at most: `testbed.lab.links.shape`. The keys from
+    `target` on are those of a queue discipline: `testbed.queue_disciplines`.
     """
 
     rate_bit_per_s: Rate | None = Field(None, alias="rate")
     delay_ms: Delay | None = Field(None, alias="delay")
     loss: Loss | None = None
     bundles: Switch | None = None
+    largest_bundle_segments: Segments | None = Field(None, alias="largest_bundle", ge=2)
     queue_packets: Queue | None = Field(None, alias="queue")
     queue_in_sender: Switch | None = None
     queue_discipline: QueueDiscipline | None = None
@@ -150,14 +151,16 @@ class LinkSettings(ScenarioPart):
     """A kind of link with everything known.
 
     A rate in bit/s, a one-way delay in ms, the share of packets lost, whether bundles cross as
-    one, the queue in packets beyond those in the delay line, whether it is in the sender's own
-    card, its discipline, and what is said of that by the names of `OWN_KEYS`.
+    one and how large they may be, the queue in packets beyond those in the delay line, whether it
+    is in the sender's own card, its discipline, and what is said of that by the names of
+    `OWN_KEYS`.
     """
 
     rate_bit_per_s: int
     delay_ms: float = 0.0
     loss: float = 0.0
     bundles: bool = False
+    largest_bundle_segments: int | None = None
     queue_packets: int
     queue_in_sender: bool = False
     queue_discipline: str = FIFO
@@ -204,6 +207,16 @@ class CompetingKeys(ScenarioPart):
         return role
 
 
+class PathsKeys(ScenarioPart):
+    """Who decides on circuits and streams: "fixed", "tor", or the path of a Python file.
+
+    `policy` is None where nothing is said; the file's path is seen from the scenario's.
+    """
+
+    policy: Text | None = None
+    entry_guards: Switch = False
+
+
 class AnyScenario(ScenarioPart):
     """What every scenario file says."""
 
@@ -212,6 +225,7 @@ class AnyScenario(ScenarioPart):
     topology: Text
     duration_s: Duration = Field(alias="duration")
     tcp: TcpKeys = TcpKeys()
+    paths: PathsKeys = PathsKeys()
 
 
 class Scenario(AnyScenario):
@@ -314,14 +328,15 @@ class NetworkKeys(ScenarioPart):
 
     `consensus` is a name of those that come with the project or a file's path, `places` a folder
     like places/ of the project, both relative to the scenario's file. `loss` is that of each
-    direction of each link between two sites.
+    direction of each link between two sites. Measured weights come into a consensus only if three
+    authorities or more vote for them (dir-spec, "Computing a consensus from a set of votes").
     """
 
     consensus: Text
     relays: int = Field(ge=1, strict=True)
     clients: int = Field(ge=1, strict=True)
     servers: int = Field(ge=1, strict=True)
-    authorities: int = Field(1, ge=1, strict=True)
+    authorities: int = Field(3, ge=3, strict=True)
     places: Text | None = None
     loss: Loss = 0.0
     queue_packets: Queue = Field(DISCIPLINES[FIFO].queue_packets, alias="queue")
@@ -364,6 +379,11 @@ def role_pair(key: str) -> str:
     return f"{first}-{second}"
 
 
+def scenario_file(name: str) -> Path:
+    """The file of a scenario, by its name or its path; InputError if there is none."""
+    return find_file("scenario", name, SCENARIOS)
+
+
 def read_scenario(name: str, changes: Mapping[str, Value] | None = None) -> tuple[Scenario, Path]:
     """The scenario of that name in scenarios/, or in the file at that path, and its file.
 
@@ -372,34 +392,31 @@ def read_scenario(name: str, changes: Mapping[str, Value] | None = None) -> tupl
             "links.middle-exit.loss".
 
     Raises:
-        InputError: there is none, it says something that it can't mean, or its network is sampled.
+        InputError: there is none, or it says something that it can't mean.
     """
-    path = find_file("scenario", name, SCENARIOS)
-    if is_sampled(path):
-        raise InputError(
-            f'{label(path)}: topology = "{SAMPLED}": sampled networks can be shown, not yet run:'
-            f" ./run.py network {name}"
-        )
+    path = scenario_file(name)
     scenario = read_model(path, Scenario, changes)
     if not scenario.links:
         raise InputError(f'{label(path)}: links is empty: write default = {{ rate = "…" }}')
     return scenario, path
 
 
-def read_sampled_scenario(name: str) -> tuple[SampledScenario, Path]:
+def read_sampled_scenario(
+    name: str, changes: Mapping[str, Value] | None = None
+) -> tuple[SampledScenario, Path]:
     """As `read_scenario`, of a scenario whose network is sampled.
 
     Raises:
         InputError: there is none, it says something that it can't mean, or it has a topology.
     """
-    path = find_file("scenario", name, SCENARIOS)
+    path = scenario_file(name)
     if not is_sampled(path):
         topology = shown(read_toml(path).get("topology", ""))
         raise InputError(
             f"{label(path)}: topology = {topology}: nothing is drawn; networks with topology ="
             f' "{SAMPLED}" are'
         )
-    return read_model(path, SampledScenario), path
+    return read_model(path, SampledScenario, changes), path
 
 
 def is_sampled(path: Path) -> bool:
@@ -413,5 +430,5 @@ def is_sampled(path: Path) -> bool:
 
 def scenario_title(name: str) -> str:
     """The title of any scenario; raises as `read_scenario`."""
-    path = find_file("scenario", name, SCENARIOS)
+    path = scenario_file(name)
     return read_model(path, SampledScenario if is_sampled(path) else Scenario).title

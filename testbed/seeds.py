@@ -21,3 +21,9 @@ def derived_seed(seed: int, purpose: str, *of: str, bits: int = BITS) -> int:
     text = " ".join([purpose, str(seed), *of])
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - bits)
+
+
+def netem_seeds(ends: tuple[str, str], seed: int) -> tuple[int, int]:
+    """The seeds of the losses in a link's two directions: away from its first end, and back."""
+    first, second = ends
+    return derived_seed(seed, "netem", first, second), derived_seed(seed, "netem", second, first)

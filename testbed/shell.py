@@ -19,7 +19,7 @@ from testbed.experiment import playing_traffic, ready_network
 from testbed.lab.network import Lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.machines.terminal import AT_PROMPT, ENDING
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.probes.record import Record
 from testbed.toml_file import suggestion
 from testbed.tor.network import TorNetwork
@@ -140,21 +140,21 @@ class LabShell(Cmd):
         """List the emulated links: the interfaces at both ends, and what each direction does."""
         table = Table("interfaces", "", "Mbit/s", "delay, ms", "loss, %", "queue", box=None)
         for direction in self._lab.directions[::2]:
-            link = direction.link
+            shape = direction.shape
             table.add_row(
                 direction.interface,
                 direction.receiving_interface,
-                f"{link.rate_bit_per_s / 1e6:g}",
-                f"{link.delay_ms:g}",
-                f"{link.loss * 100:g}",
-                f"{link.queue_packets}" + (f" ({link.queue_kind})" if link.queue_kind else ""),
+                f"{shape.rate_bit_per_s / 1e6:g}" if shape.rate_bit_per_s else "",
+                f"{shape.delay_ms:g}",
+                f"{shape.loss * 100:g}",
+                f"{shape.queue_packets}" + (f" ({shape.queue_kind})" if shape.queue_kind else ""),
             )
         self._console.print(table)
 
     def do_circuits(self, _line: str) -> None:
         """List each client's circuits, with the relays on the way and the streams on each."""
         table = Table("client", "circuit", "status", "path", "streams", box=None)
-        for client in self._lab.plan.paths:
+        for client in self._lab.plan.clients:
             controller = self._network[client].controller
             streams = [stream.circ_id for stream in controller.get_streams()]
             for circuit in controller.get_circuits():

@@ -12,6 +12,7 @@ from types import ModuleType
 
 from mininet.topo import Topo
 
+from testbed.addresses import MOST_HOSTS
 from testbed.errors import InputError
 from testbed.toml_file import PROJECT, label, shown, suggestion
 
@@ -46,12 +47,12 @@ class TorTopo(Topo):  # type: ignore[misc]  # Mininet carries no types
         """Add a host of that role and return its name, such as "guard3".
 
         Raises:
-            InputError: there is no such role, or the number is not from 1 to 254.
+            InputError: there is no such role, or the number is not from 1 to `MOST_HOSTS`.
         """
         if role not in ROLES:
             raise InputError(f"there is no role {shown(role)}: {suggestion(role, ROLES)}")
-        if number not in range(1, 255):
-            raise InputError(f"{role}{number}: a node's number is from 1 to 254")
+        if number not in range(1, MOST_HOSTS + 1):
+            raise InputError(f"{role}{number}: a node's number is from 1 to {MOST_HOSTS}")
         name = f"{role}{number}"
         self.addHost(name, role=role, number=number)
         return name

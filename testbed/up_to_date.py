@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from testbed.plan import Plan
 from testbed.plan_differences import differences
+from testbed.plan_model import Plan
 from testbed.results import Run
 from testbed.results.made_by import FILES, files_sha256, makers, unlike
 from testbed.runner import plan_need

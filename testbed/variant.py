@@ -19,17 +19,19 @@ from pydantic import (
 )
 
 from testbed.errors import InputError
+from testbed.policies.parallel import STREAM_RULES
 from testbed.scenario import Text
 from testbed.toml_file import PROJECT, KeyProblemError, find_file, label, read_model, suggestion
 from testbed.tor.choices import (
     CC_ALGS,
     CHOICES,
+    MOST_SIDE_BY_SIDE,
+    NUMBERS,
     SCHEDULERS,
     consensus_parameters,
     has_fixed_window,
     torrc_options,
 )
-from testbed.tor.policies import MOST_SIDE_BY_SIDE, POLICIES, STREAM_RULES
 
 TOR_CONFIGS = PROJECT / "tor-configs"
 
@@ -284,9 +286,9 @@ def read_variant(name: str) -> Variant:
         torrc["all"] |= CHOICES[key][value].torrc
         consensus_params |= CHOICES[key][value].consensus
     release, source = _release_or_source(chain)
-    policies = _policies(chain)
-    for key, number in policies.items():
-        options = POLICIES[key].options.items()
+    numbers = _numbers(chain)
+    for key, number in numbers.items():
+        options = NUMBERS[key].options.items()
         lines = {option: [Template(value).substitute(number=number)] for option, value in options}
         torrc["relay"] = _overridden(torrc["relay"], lines)
     variant = Variant(
@@ -302,17 +304,15 @@ def read_variant(name: str) -> Variant:
         consensus_params=consensus_params,
         conflux=bool(choices.get("conflux")),
         ipsec=bool(_said_last(chain, "ipsec")),
-        connections_per_pair=policies.get("connections_per_pair"),
-        per_circuit_up_to=policies.get("per_circuit_up_to"),
-        parallel_circuits=policies.get("parallel_circuits", 1),
+        connections_per_pair=numbers.get("connections_per_pair"),
+        per_circuit_up_to=numbers.get("per_circuit_up_to"),
+        parallel_circuits=numbers.get("parallel_circuits", 1),
         stream_rule=str(_said_last(chain, "stream_rule") or STREAM_RULES[0]),
         shared_link=_premise(chain),
     )
     if variant.conflux:
         _check_conflux(path, variant)
-    _check_policies(
-        path, variant, policies, stream_rule=_said_last(chain, "stream_rule") is not None
-    )
+    _check_numbers(path, variant, numbers, stream_rule=_said_last(chain, "stream_rule") is not None)
     return variant
 
 
@@ -409,22 +409,22 @@ def _places_of(key: str, content: VariantFile) -> Iterator[str]:
         yield f"consensus.{name}"
 
 
-def _policies(chain: Chain) -> dict[str, int]:
+def _numbers(chain: Chain) -> dict[str, int]:
     """The numbers of connections and circuits that the chain's keys say, each as it was last."""
-    said = {key: _said_last(chain, key) for key in POLICIES}
+    said = {key: _said_last(chain, key) for key in NUMBERS}
     return {key: number for key, number in said.items() if isinstance(number, int)}
 
 
-def _check_policies(
-    path: Path, variant: Variant, policies: dict[str, int], *, stream_rule: bool
+def _check_numbers(
+    path: Path, variant: Variant, numbers: dict[str, int], *, stream_rule: bool
 ) -> None:
-    """Refuse a policy that Tor can't know, or that says what another key says too."""
+    """Refuse a number that Tor can't know, or that says what another key says too."""
     there = {patch.name for patch in variant.patches}
-    for key, number in policies.items():
+    for key, number in numbers.items():
         # What a source tree of the user's own knows, its Tor says itself.
-        if POLICIES[key].patch not in there and variant.source is None:
+        if NUMBERS[key].patch not in there and variant.source is None:
             raise InputError(
-                f"{label(path)}: {key} = {number} means nothing without {POLICIES[key].patch}:"
+                f"{label(path)}: {key} = {number} means nothing without {NUMBERS[key].patch}:"
                 " add it to patches"
             )
     if variant.connections_per_pair and variant.per_circuit_up_to:
@@ -432,14 +432,14 @@ def _check_policies(
             f"{label(path)}: connections_per_pair and per_circuit_up_to both say which connection"
             " a circuit takes: leave one of them out"
         )
-    if stream_rule and "parallel_circuits" not in policies:
+    if stream_rule and "parallel_circuits" not in numbers:
         raise InputError(
             f'{label(path)}: stream_rule = "{variant.stream_rule}" spreads streams over several'
             " circuits: say parallel_circuits too, or leave it out"
         )
-    if variant.conflux and policies:
+    if variant.conflux and numbers:
         raise InputError(
-            f"{label(path)}: conflux = true with {next(iter(policies))}: which leg is on which"
+            f"{label(path)}: conflux = true with {next(iter(numbers))}: which leg is on which"
             " connection can't be seen; leave one of them out"
         )
 

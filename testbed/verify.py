@@ -17,7 +17,8 @@ from rich.table import Table
 
 from testbed.errors import InputError, TestbedError
 from testbed.machines.watching import Step
-from testbed.plan import Generator, Patch, Plan, check_output
+from testbed.plan import check_output
+from testbed.plan_model import Generator, Patch, Plan
 from testbed.results import Run, kept_patch, read_run
 from testbed.results.fingerprint import MISSING, Difference, differing
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, Version, ran_with

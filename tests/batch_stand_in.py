@@ -20,7 +20,7 @@ from testbed import cli, runner
 from testbed.batch import carrying_out, job
 from testbed.errors import TestbedError
 from testbed.machines.watching import Cost
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.setup import sources
 
 STAND_IN = "STAND_IN"

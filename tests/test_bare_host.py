@@ -23,7 +23,7 @@ from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
 
 ADDRESS = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
 LOOPBACK = ipaddress.IPv4Network("127.0.0.0/8")
-IDENTITY = AuthorityIdentity("A" * 40, "B" * 40)
+IDENTITIES = {"authority1": AuthorityIdentity("A" * 40, "B" * 40)}
 
 
 @pytest.mark.parametrize("scenario", ["SharedDropping", "One"])
@@ -34,7 +34,7 @@ def test_every_address_of_every_torrc_is_the_loopbacks(tmp_path: Path, scenario:
     for node in plan.nodes:
         if node.role == "server":
             continue
-        text = torrc(plan, node, TorFiles(node.name, tmp_path, tmp_path / "log"), IDENTITY)
+        text = torrc(plan, node, TorFiles(node.name, tmp_path, tmp_path / "log"), IDENTITIES)
         lines = [line for line in text.splitlines() if not line.startswith("#")]
         found = [ipaddress.IPv4Address(one) for line in lines for one in ADDRESS.findall(line)]
         assert len(found) > 2

@@ -136,7 +136,7 @@ def test_values_are_set_each_with_each(mine: Path) -> None:
     folder = "SharedDropping,links.middle-exit.loss={},parameters.clients=2/pctls/seed-1"
     assert set(map(str, plans)) >= {folder.format("0%"), folder.format("0.2%")}
     plan = plans[Path(folder.format("0.2%"))]
-    assert plan.links_between("middle", "exit")[0].loss == 0.002
+    assert plan.links_between("middle", "exit")[0].there.loss == 0.002
     assert list(plan.paths) == ["client1", "client2"]
 
 

@@ -22,7 +22,8 @@ from testbed.lab.calibration import (
     print_calibration,
     read_calibration,
 )
-from testbed.plan import Link
+from testbed.network.model import Shape
+from testbed.plan_model import Link
 
 SENT = 110_000
 WINDOW_S = 10_000 * 1514 * 8 / 300e6
@@ -32,14 +33,12 @@ WINDOW_S = 10_000 * 1514 * 8 / 300e6
 def counts(
     loss: float = 0.001, lost: int = 110, *, bundles: bool = False, **changes: object
 ) -> DirectionCounts:
+    shape = Shape(rate_bit_per_s=300_000_000, delay_ms=12.5, loss=loss, bundles=bundles)
     link = Link(
-        bundles=bundles,
         ends=("middle1", "exit1"),
         roles=("middle", "exit"),
-        rate_bit_per_s=300_000_000,
-        delay_ms=12.5,
-        loss=loss,
-        queue_packets=1000,
+        there=shape,
+        back=shape,
         netem_seeds=(1, 2),
     )
     right = DirectionCounts(
@@ -298,10 +297,12 @@ kinds = [
     {"queue_discipline": "sfq", "queue_packets": 127, "queue_parameters": {"perturb_s": 5}},
     {"bundles": True, "loss": 0.01},
 ]
-links = tuple(link.model_copy(update={"rate_bit_per_s": 10_000_000, "loss": 0.0,
-                                      "queue_in_sender": False} | kind)
-              for link, kind in zip(plan.links, kinds, strict=True))
-run_calibration(plan.model_copy(update={"links": links}), here)
+links = []
+for link, kind in zip(plan.links, kinds, strict=True):
+    said = {"rate_bit_per_s": 10_000_000, "loss": 0.0, "queue_in_sender": False} | kind
+    shape = link.there.model_copy(update=said)
+    links.append(link.model_copy(update={"there": shape, "back": shape}))
+run_calibration(plan.model_copy(update={"links": tuple(links)}), here)
 """
 
 

@@ -19,7 +19,7 @@ from testbed import cli, runner, up_to_date
 from testbed.errors import TestbedError
 from testbed.machines.places import Places
 from testbed.machines.watching import Cost
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.results import directory
 from testbed.results.summary import Check
 from testbed.scenario import SCENARIOS

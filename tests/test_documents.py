@@ -74,6 +74,8 @@ def test_shown_files_can_be_planned(tmp_path: Path, name: str, text: str) -> Non
     file.write_text(text, encoding="utf-8")
     for patch in tomllib.loads(text).get("patches", []):
         shutil.copy(EXAMPLES / patch, tmp_path)
+    for policy in EXAMPLES.glob("*.py"):
+        shutil.copy(policy, tmp_path)
     if "runs" in tomllib.loads(text):
         for other_name, other in toml_blocks():
             (tmp_path / other_name).write_text(other, encoding="utf-8")

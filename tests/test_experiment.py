@@ -145,6 +145,7 @@ def test_a_run_directory_is_complete(runs: dict[str, Finished]) -> None:
             "transfers.parquet",
             "circuits.parquet",
             "round_trips.parquet",
+            "streams.parquet",
             "sockets.parquet",
             "logs",
         }

@@ -21,7 +21,8 @@ from analysis.figures import network, over_time
 from analysis.figures.distributions import MOST_STEPS, Distribution, distributions
 from analysis.figures.drawing import Drawing
 from analysis.runs import find_runs
-from testbed.plan import Plan, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Plan
 from testbed.results import Run, read_run
 
 TAIL_PLACES = [0.0, 1.0, 2.0]

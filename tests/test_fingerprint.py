@@ -14,7 +14,7 @@ import polars
 import pytest
 from test_results import Cost, facts, finished, plan, raw_rows
 
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.results import MachineFacts, read_run
 from testbed.results.fingerprint import Contents, Difference, differing
 from testbed.results.made_by import AROUND_RUNS, files_sha256

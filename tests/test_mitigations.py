@@ -16,11 +16,13 @@ from testbed.bootstrapped import bare_plan
 from testbed.errors import InputError
 from testbed.lab import ipsec
 from testbed.machines import host
-from testbed.plan import Plan, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Plan
+from testbed.policies.parallel import hashing, uniform
 from testbed.probes.premise import SharedLink, expected_shared_link, kept_connections
 from testbed.results.checks import leg_checks
 from testbed.setup import host_kernel
-from testbed.tor.policies import MOST_SIDE_BY_SIDE, hashing, uniform
+from testbed.tor.choices import MOST_SIDE_BY_SIDE
 from testbed.variant import Variant, read_variant
 
 __all__ = ["folder"]  # a fixture

@@ -66,7 +66,7 @@ def test_pctcp(tmp_path: Path) -> None:
     wanted = "2 connections, 2 circuits, at most 1 on one connection"
     assert observed(run, "shared link before measuring") == wanted
     assert observed(run, "shared link after measuring") == wanted
-    assert observed(run, "payload of a full segment on the shared link") == "1414 bytes"
+    assert observed(run, "payload of a full segment between relays") == "1414 bytes"
     relays = {relay.relay: relay for relay in run.summary.relays}
     assert relays.keys() == {"guard1", "guard2", "middle1", "exit1"}
     # Two circuits from the guards and to the exit; and with the authority.

@@ -39,8 +39,8 @@ OWN_OPTIONS = {
 def lines(folder: Path, variant: str, options: set[str]) -> list[str]:
     plan = make_plan("TwoPaths", variant)
     files = TorFiles("client1", folder, folder / "log")
-    identity = AuthorityIdentity("0" * 40, "1" * 40)
-    return torrc(plan, plan.node("client1"), files, identity, options).splitlines()
+    identities = {"authority1": AuthorityIdentity("0" * 40, "1" * 40)}
+    return torrc(plan, plan.node("client1"), files, identities, options).splitlines()
 
 
 def test_a_line_that_a_tor_does_not_know_is_not_written(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from testbed.errors import InputError
 from testbed.lab.network import topology_of
-from testbed.plan import Plan, check_output, default_output, make_plan
+from testbed.plan import check_output, default_output, make_plan
 from testbed.plan_differences import differences
+from testbed.plan_model import Plan
 from testbed.topology import load_topology, topology_names
 
 SCENARIO = """
@@ -43,11 +44,13 @@ def test_numbers_of_shared_dropping() -> None:
     plan = make_plan("SharedDropping", "vanilla")
     (shared,) = plan.links_between("exit", "middle")
     assert shared.ends == plan.shared_link == ("middle1", "exit1")
-    assert (shared.rate_bit_per_s, shared.delay_ms, shared.loss) == (300_000_000, 12.5, 0.001)
+    assert shared.there == shared.back
+    shape = shared.there
+    assert (shape.rate_bit_per_s, shape.delay_ms, shape.loss) == (300_000_000, 12.5, 0.001)
     # 300 Mbit/s for 12.5 ms are 468 750 bytes: 309.6 packets of 1514 bytes are under way.
-    assert (shared.queue_packets, shared.holds_packets) == (1000, 1310)
+    assert (shape.queue_packets, shape.holds_packets) == (1000, 1310)
     (last,) = plan.links_between("exit", "server")
-    assert (last.delay_ms, last.holds_packets) == (0, 1000)
+    assert (last.back.delay_ms, last.back.holds_packets) == (0, 1000)
     assert len(plan.links) == 8 + 4 + 1 + 1
     assert plan.duration_s == 300
     assert set(plan.traffic_by_client.values()) == {"bulk"}
@@ -110,7 +113,13 @@ def test_key_depends_on_what_a_patch_says_not_where_it_lies(tmp_path: Path) -> N
     [
         *(
             (place, True)
-            for place in ("seed", "duration_s", "links.0.loss", "tor.variant", "links.0.bundles")
+            for place in (
+                "seed",
+                "duration_s",
+                "links.0.there.loss",
+                "tor.variant",
+                "links.0.back.bundles",
+            )
         ),
         *((place, True) for place in ("tor.patches.0.sha256", "tgen.sha256", "competing.0.port")),
         *((place, False) for place in ("scenario_title", "variant_title", "traffic_overridden")),
@@ -251,6 +260,16 @@ def test_refuses_traffic(traffic: str) -> None:
         ),
         (
             "[links]",
+            '[links]\nclient-guard = { largest_bundle = "2 segments" }',
+            "links.client-guard.largest_bundle says how large bundles are, but bundles is false",
+        ),
+        (
+            "[links]",
+            '[links]\nclient-guard = { bundles = true, largest_bundle = "1 segment" }',
+            "largest_bundle",
+        ),
+        (
+            "[links]",
             '[clients]\nclient3 = "bulk"\n[links]',
             "clients.client3 is no client of two_clients: did you",
         ),
@@ -344,7 +363,7 @@ class Mine(TorTopo):
         ('self.add_node("authority", 1)', "pass", "no node has the role authority"),
         ('"middle1", "exit1"', '"exit1", "middle1"', "shared_link names no link"),
         ('"authority", 1', '"authorty", 1', 'did you mean "authority"?'),
-        ('"authority", 1', '"authority", 255', "number is from 1 to 254"),
+        ('"authority", 1', '"authority", 10001', "number is from 1 to 10000"),
         ('self.add_node("authority", 1)', "self.addHost('box')", "box has no role"),
         ("self.add_management()", "self.addLink('guard1', 'middle1')", "more than one link"),
         ("class Mine(TorTopo)", "class Mine", "defines 0 subclasses"),
@@ -389,7 +408,7 @@ def test_values_of_a_scenario_can_be_set() -> None:
     name = "SharedDropping,links.middle-exit.loss=0.2%,parameters.clients=3"
     assert (plan.scenario, plan.unchanged_scenario) == (name, "SharedDropping")
     assert default_output(plan).parent.parent.name == name
-    assert plan.links_between("middle", "exit")[0].loss == 0.002
+    assert plan.links_between("middle", "exit")[0].there.loss == 0.002
     assert len(plan.nodes_with("client")) == 3
     assert len(plan.nodes_with("guard")) == 2
     assert plan.key != make_plan("SharedDropping", "vanilla").key
@@ -422,5 +441,7 @@ def test_three_continents() -> None:
     assert set(plan.paths.values()) == {("guard1", "middle1", "exit1")}
     assert {entry.rate_bit_per_s for entry in plan.competing} == {5_000_000}
     assert {entry.sender for entry in plan.competing} == {"guard1", "exit1"}
-    round_trip_ms = 2 * sum(link.delay_ms for link in plan.links if "client2" not in link.ends)
+    round_trip_ms = 2 * sum(
+        link.there.delay_ms for link in plan.links if "client2" not in link.ends
+    )
     assert round_trip_ms == pytest.approx(191.06 + 84.95 + 165.55, abs=0.1)  # round-trips.csv

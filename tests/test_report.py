@@ -29,7 +29,8 @@ from analysis.runs import SCENARIO_ORDER, TRAFFIC_ORDER, VARIANT_ORDER
 from analysis.tables import Table
 from testbed import cli
 from testbed.errors import InputError
-from testbed.plan import Patch, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Patch
 from testbed.results import read_run
 from testbed.variant import TOR_CONFIGS
 
@@ -77,7 +78,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Made(variant, "Two", traffic=traffic, time_s=time_s, delivered_kb=[9]).write(folder)
     Made(seed=4, valid=False).write(folder)
     (Made(seed=5).write(folder) / "queues.parquet").unlink()
-    Made(scenario="DroppingRemaining", changed={"shared_link": None}).write(folder)
+    Made(scenario="DroppingRemaining", changed={"congestion_control": None}).write(folder)
     return folder
 
 
@@ -131,8 +132,8 @@ def test_every_table_is_in_the_page_and_beside_it(report: Path, content: Page) -
     assert content.tags.count("table") == len(files)
     tables = {file.stem: list(csv.reader(file.open(encoding="utf-8"))) for file in files}
     assert set(tables) >= {
-        "throughput-and-stream-round-trip",
-        "circuit-round-trip-and-build-time",
+        "table-4-of-examining-the-hydra",
+        "throughput-and-round-trips",
         "nodropping-bulk-300-s-pctls-against-vanilla",
         "two-audio-300-s-pctls-against-vanilla",
         "every-run",
@@ -156,7 +157,8 @@ def test_what_was_left_out_stands_there_with_the_reason(results: Path, content: 
     ]
     assert f"{runs}/seed-5/queues.parquet is missing: the run is not whole" in content.words
     foreign = results / "DroppingRemaining-bulk" / "vanilla" / "seed-1" / "manifest.json"
-    assert f"{foreign}: plan.shared_link: Input should be a valid tuple" in content.words
+    reason = "plan.congestion_control: Input should be a valid dictionary"
+    assert f"{foreign}: {reason}" in content.words
 
 
 def test_the_variants_patch_is_there_as_it_is(content: Page) -> None:

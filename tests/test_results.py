@@ -22,7 +22,8 @@ import pytest
 from rich.console import Console
 
 from testbed.errors import TestbedError
-from testbed.plan import Link, Plan, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Link, Plan
 from testbed.results import (
     Check,
     MachineFacts,
@@ -141,7 +142,7 @@ def reading(link: Link, turned: bool, when: str) -> dict[str, Any]:
         "receiver": receiver,
         "sent_packets": count,
         "sent_bytes": 1000 * count,
-        "dropped_packets": 20 if count and link.loss else 0,
+        "dropped_packets": 20 if count and link.there.loss else 0,
         "overflowed_packets": 0,
         "bundled_segments": 0,
         "received_packets": count,
@@ -168,6 +169,25 @@ def circuit(client: str, round_name: str, status: str, since_s: float) -> dict[s
     }
 
 
+def stream_change(
+    client: str,
+    number: str,
+    at_s: float,
+    status: str,
+    on: str | None = None,
+    target: str = "10.0.5.1:8888",
+) -> dict[str, Any]:
+    return {
+        "time_s": START_S + at_s,
+        "client": client,
+        "stream": number,
+        "status": status,
+        "circuit": on,
+        "path": on and "guard1,middle1,exit1",
+        "target": target,
+    }
+
+
 def round_trip(client: str, took_ms: float | None) -> dict[str, Any]:
     error = None if took_ms else "TimeoutError: "
     return {"sent_s": START_S, "client": client, "round_trip_ms": took_ms, "error": error}
@@ -189,7 +209,15 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
                 "expected": shared,
                 "observed": shared,
                 "ok": True,
+                "value": {"connections": 1, "circuits": 2, "most_circuits_on_one_connection": 2},
+                "bound": {"connections": 1, "circuits": 2, "most_circuits_on_one_connection": 2},
             }
+        ],
+        "streams": [
+            stream_change("client1", "1", 0.0, "NEW"),
+            stream_change("client1", "1", 0.05, "SUCCEEDED", "3"),
+            stream_change("client1", "2", 0.5, "NEW", target="10.0.5.1:9"),
+            stream_change("client1", "2", 0.6, "SUCCEEDED", "4", target="10.0.5.1:9"),
         ],
         "circuits": [
             circuit("client1", "first", "BUILT", 1.0),
@@ -206,7 +234,7 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
         "sockets": [
             socket_sample(SAMPLE_INTERVAL_S * number, node)
             for number in range(20)
-            for node in plan.shared_link
+            for node in plan.shared_link or ()
         ],
         "competing": [],
         "relays": [
@@ -227,6 +255,8 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
                 "relay": "exit1",
                 "queue": "7",
                 "connection": "2",
+                "next_queue": None,
+                "next_connection": None,
                 "removed_cells": 100,
                 "waited_ms": 1500,
             }
@@ -366,6 +396,7 @@ def test_what_is_in_a_run_directory(run: Path, plan: Plan) -> None:
         "relays.parquet",
         "round_trips.parquet",
         "sockets.parquet",
+        "streams.parquet",
         "summary.json",
         "transfers.parquet",
     ]
@@ -482,7 +513,7 @@ def direction(plan: Plan, sent: int, lost: int, **changes: object) -> DirectionC
     """Of the lossy link, with packets of 1000 bytes."""
     (link,) = plan.links_between("middle", "exit")
     counts = DirectionCounts(
-        link=link,
+        shape=link.there,
         sender="middle1",
         receiver="exit1",
         roles=("middle", "exit"),
@@ -537,8 +568,8 @@ def test_bundles_are_found(plan: Plan) -> None:
 
 def test_bundles_may_leave_a_senders_own_card(plan: Plan) -> None:
     bundling = direction(plan, 20_000, 0, bundled_segments=2)
-    in_sender = bundling.link.model_copy(update={"queue_in_sender": True})
-    assert list(crossing_checks([replace(bundling, link=in_sender)])) == []
+    in_sender = bundling.shape.model_copy(update={"queue_in_sender": True})
+    assert list(crossing_checks([replace(bundling, shape=in_sender)])) == []
 
 
 def test_full_queues_are_told_and_allowed(tmp_path: Path, plan: Plan, facts: MachineFacts) -> None:
@@ -607,7 +638,7 @@ def sampled(*ends_s: tuple[float, float]) -> list[float]:
 def test_the_clock_covers_the_duration(
     tmp_path: Path, plan: Plan, facts: MachineFacts, times_s: list[float], covered: str
 ) -> None:
-    sockets = [socket_sample(at_s, node) for at_s in times_s for node in plan.shared_link]
+    sockets = [socket_sample(at_s, node) for at_s in times_s for node in plan.shared_link or ()]
     summary = finished(tmp_path / "run", plan, facts, sockets=sockets)
     (check,) = [check for check in summary.checks if check.name.startswith("duration")]
     assert check.observed == covered

@@ -5,10 +5,9 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from testbed.network.model import Flag, Kind, Link, Network, Node, Shape, Site
+from testbed.network.model import Link, Network, Node, Shape, Site
 from testbed.network.routes import Routes
 from testbed.plan import make_plan
-from testbed.topology import ROLES
 
 
 def link(first: str, second: str, delay_ms: float, back_ms: float | None = None) -> Link:
@@ -29,7 +28,7 @@ def test_a_network_is_json_and_back() -> None:
         Node(name="relay1", kind="relay", flags=("guard", "exit"), site="aa", weight=20),
         Node(name="router-aa", kind="router", site="aa", country="aa"),
     )
-    shape = Shape(rate_bit_per_s=1_000_000, delay_ms=2.5, loss=0.01, discipline="fq_codel")
+    shape = Shape(rate_bit_per_s=1_000_000, delay_ms=2.5, loss=0.01, queue_discipline="fq_codel")
     site = Site(name="aa", router="router-aa", country="aa", latitude_deg=1.0, longitude_deg=2.0)
     made = Network(
         nodes=nodes,
@@ -104,17 +103,8 @@ def test_where_there_is_no_way_it_is_told() -> None:
 def test_a_topologys_network_is_such_data_too() -> None:
     """Its nodes forward as routers do: the ways are the circuits' paths."""
     plan = make_plan("SharedDropping", "vanilla")
-    kinds: dict[str, Kind] = {"client": "client", "server": "server", "authority": "authority"}
-    flags: dict[str, tuple[Flag, ...]] = {"guard": ("guard",), "exit": ("exit",)}
-    nodes = tuple(
-        Node(name=node.name, kind=kinds.get(node.role, "relay"), flags=flags.get(node.role, ()))
-        for node in plan.nodes_with(*ROLES[:-1])
-    )
-    links = []
-    for one in plan.links:
-        shape = Shape.model_validate(one.model_dump())
-        links.append(Link(ends=one.ends, there=shape, back=shape))
-    routes = Routes(Network(nodes=nodes, links=tuple(links)))
+    nodes = tuple(node for node in plan.nodes if node.kind != "authority")
+    routes = Routes(Network(nodes=nodes, links=plan.links))
     for client, path in plan.paths.items():
         assert routes.path(client, "server1") == [client, *path, "server1"]
         assert routes.round_trip_ms(client, "server1") == 50

@@ -22,7 +22,8 @@ from testbed.errors import InputError, TestbedError
 from testbed.guest import memory_mb
 from testbed.lab import network
 from testbed.lab.links import LinkCounters
-from testbed.plan import Plan, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Plan
 from testbed.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
 from testbed.probes.premise import record_links
 from testbed.probes.record import Record
@@ -184,6 +185,9 @@ def test_a_reading_of_links_has_the_time_of_its_begin(
 
         def arrivals(self, _direction: object) -> tuple[int, int]:
             return int(time.time()), 0
+
+        def way_counters(self) -> Iterator[tuple[object, LinkCounters]]:
+            return iter(())
 
     with Record(tmp_path) as record:
         record_links(cast(network.Lab, Lab()), "before", record)

@@ -30,24 +30,24 @@ def traffic_figures(finished: Run, traffic: str) -> dict[str, Any]:
     return dict(figures)
 
 
-NOT_RUN_YET = {name for name in names_in(SCENARIOS) if is_sampled(SCENARIOS / f"{name}.toml")}
-"""Their tests are in test_sampled."""
+SAMPLED = {name for name in names_in(SCENARIOS) if is_sampled(SCENARIOS / f"{name}.toml")}
+"""Their tests are in test_sampled and test_sampled_plan."""
 
 
 @pytest.mark.parametrize(
-    "scenario", sorted({*names_in(SCENARIOS)} - WITH_TESTS_OF_THEIR_OWN - NOT_RUN_YET)
+    "scenario", sorted({*names_in(SCENARIOS)} - WITH_TESTS_OF_THEIR_OWN - SAMPLED)
 )
 def test_a_scenario(scenario: str, tmp_path: Path) -> None:
     """Any that is there, also one that nobody has written a test for."""
     finished = run_scenario(tmp_path, scenario, "pctls", 4)
     judged = {
-        "bundles crossed as one" if link.bundles else "packets crossed one by one"
+        "bundles crossed as one" if link.there.bundles else "packets crossed one by one"
         for link in finished.plan.links
     }
     assert {check.name for check in finished.summary.checks} >= judged
     losses = [check for check in finished.summary.checks if check.name.startswith("loss from")]
     told = {tuple(check.name.split()[2::2]) for check in losses}
-    lossy = [link.roles for link in finished.plan.links if link.loss]
+    lossy = [link.roles for link in finished.plan.links if link.there.loss]
     assert told == {*lossy, *(roles[::-1] for roles in lossy)}
     assert set(finished.transfers["client"]) == set(finished.plan.traffic_by_client)
     # Whatever began while it was measured was let end.

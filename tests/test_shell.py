@@ -20,7 +20,8 @@ from test_interruption import ends_within_its_time
 from test_terminal import user_of
 
 from testbed.errors import TestbedError
-from testbed.plan import Plan, make_plan
+from testbed.plan import make_plan
+from testbed.plan_model import Plan
 from testbed.setup import cache
 from testbed.shell import LabShell
 from testbed.toml_file import PROJECT

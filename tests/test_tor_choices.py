@@ -132,7 +132,7 @@ def test_only_clients_of_linked_sets_choose_relays(
             plan,
             plan.node(name),
             TorFiles(name, tmp_path, tmp_path / "log"),
-            AuthorityIdentity("0" * 40, "1" * 40),
+            {"authority1": AuthorityIdentity("0" * 40, "1" * 40)},
         )
         for name in ("client1", "exit1")
     }

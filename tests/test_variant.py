@@ -9,7 +9,7 @@ import pytest
 from testbed.errors import InputError
 from testbed.plan import make_plan
 from testbed.toml_file import names_in
-from testbed.tor.configuration import AuthorityIdentity, TorFiles, authority_line, torrc
+from testbed.tor.configuration import AuthorityIdentity, TorFiles, authority_lines, torrc
 from testbed.variant import TOR_CONFIGS, Variant, read_variant
 
 BASE = """
@@ -305,12 +305,12 @@ def test_suggests_the_nearest_variant() -> None:
 def test_no_tor_knows_an_authority_but_the_labs(tmp_path: Path, variant: str) -> None:
     """Nor any other address outside, as its torrc is in a run."""
     plan = make_plan("TwoPaths", variant)
-    identity = AuthorityIdentity("0" * 40, "1" * 40)
+    identities = {"authority1": AuthorityIdentity("0" * 40, "1" * 40)}
     tors = [node for node in plan.nodes if node.role != "server"]
     for node in tors:
-        text = torrc(plan, node, TorFiles(node.name, tmp_path, tmp_path / "log"), identity)
+        text = torrc(plan, node, TorFiles(node.name, tmp_path, tmp_path / "log"), identities)
         lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         directories = [line for line in lines if re.match(DIRECTORIES, line, re.IGNORECASE)]
-        assert directories == [f"DirAuthority {authority_line(plan, identity)}"]
+        assert directories == [f"DirAuthority {line}" for line in authority_lines(plan, identities)]
         for address in re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", "\n".join(lines)):
             assert any(ipaddress.ip_address(address) in inside for inside in INSIDE), address

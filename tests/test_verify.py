@@ -27,7 +27,7 @@ from test_results import socket_sample
 
 from testbed import cli, runner
 from testbed.machines.watching import Cost
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.probes.sockets import SAMPLE_INTERVAL_S
 from testbed.results import read_run
 from testbed.setup import cache

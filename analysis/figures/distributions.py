@@ -112,20 +112,24 @@ class Row:
 
 
 def distributions(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
-    """Every figure of distributions that there are runs for, a set for each topology and duration.
+    """Every figure of distributions that there are runs for.
+
+    There is a set for each topology and duration, and one for links in bundles.
 
     Raises:
         TestbedError: a run's plan or a table can't be read.
     """
-    for topology, duration_s in dict.fromkeys(_setting(item) for item in groups.items()):
-        chosen = dict(item for item in groups.items() if _setting(item) == (topology, duration_s))
+    for setting in dict.fromkeys(_setting(item) for item in groups.items()):
+        topology, duration_s, in_bundles = setting
+        chosen = dict(item for item in groups.items() if _setting(item) == setting)
         draw = _by_model if topology == TWO_CLIENTS else _by_measure
-        yield from draw(chosen, looks, f"{topology}-{duration_s:g}s")
+        bundles = "-bundles" if in_bundles else ""
+        yield from draw(chosen, looks, f"{topology}-{duration_s:g}s{bundles}")
 
 
-def _setting(item: tuple[Group, Sequence[Run]]) -> tuple[str, float]:
+def _setting(item: tuple[Group, Sequence[Run]]) -> tuple[str, float, bool]:
     group, runs = item
-    return runs[0].plan.topology, group.duration_s
+    return runs[0].plan.topology, group.duration_s, group.in_bundles
 
 
 def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawing]:

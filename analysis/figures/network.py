@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from analysis import style
 from analysis.figures.drawing import Drawing
 from analysis.runs import Group
-from testbed.plan import Competing, Link, Plan
+from testbed.plan_model import Competing, Link, Plan
 from testbed.results import Run
 from testbed.topology import ROLES
 
@@ -60,11 +60,12 @@ def places_of(plan: Plan) -> dict[str, Place]:
 
 def settings_of(link: Link) -> str:
     """What a link does, a line each."""
+    shape = link.there
     lines = [
-        f"{link.rate_bit_per_s / 1e6:g} Mbit/s",
-        f"{link.delay_ms:g} ms" if link.delay_ms else "",
-        f"{100 * link.loss:g} % loss" if link.loss else "",
-        f"queue {link.queue_packets}" + (f" ({link.queue_kind})" if link.queue_kind else ""),
+        f"{shape.rate_bit_per_s / 1e6:g} Mbit/s" if shape.rate_bit_per_s else "",
+        f"{shape.delay_ms:g} ms" if shape.delay_ms else "",
+        f"{100 * shape.loss:g} % loss" if shape.loss else "",
+        f"queue {shape.queue_packets}" + (f" ({shape.queue_kind})" if shape.queue_kind else ""),
     ]
     return "\n".join(line for line in lines if line)
 
@@ -93,7 +94,9 @@ def _figure(plans: Sequence[Plan]) -> Figure:
         middle = sum(places[end][0] for end in link.ends) / 2
         panel.text(middle, -0.8, settings_of(link), ha="center", va="bottom", fontsize=7)
     for name, place in places.items():
-        models = dict.fromkeys(one.traffic_by_client[name] for one in plans if name in one.paths)
+        models = dict.fromkeys(
+            one.traffic_by_client[name] for one in plans if name in one.traffic_by_client
+        )
         _draw_node(panel, name, list(models), place)
     for number, entry in enumerate(plan.competing):
         _draw_competing(panel, entry, places, last_row + 0.8 + number / 2)
@@ -105,8 +108,8 @@ def _draw_link(panel: Axes, link: Link, places: Mapping[str, Place], *, shared: 
     panel.plot(
         [x, other_x],
         [y, other_y],
-        color=_LOSSY_COLOUR if link.loss else _LINK_COLOUR,
-        linestyle="--" if link.loss else "-",
+        color=_LOSSY_COLOUR if link.there.loss else _LINK_COLOUR,
+        linestyle="--" if link.there.loss else "-",
         linewidth=3 if shared else 1,
     )
 

@@ -158,7 +158,8 @@ def _delivered_mb_per_s(run: Run) -> list[Line]:
 
 def _senders(run: Run) -> polars.DataFrame:
     """The shared link's samples at the end that sends what the model under test transfers."""
-    return run.sockets.filter(node=run.plan.shared_link[0 if uploads(run.plan.traffic) else 1])
+    shared_link = run.plan.shared_link or ("", "")
+    return run.sockets.filter(node=shared_link[0 if uploads(run.plan.traffic) else 1])
 
 
 def _lines(

@@ -12,7 +12,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from testbed.errors import InputError
-from testbed.plan import LARGEST_SEED, Plan, default_output, make_plan
+from testbed.plan import LARGEST_SEED, default_output, make_plan
+from testbed.plan_model import Plan
 from testbed.scenario import Text
 from testbed.toml_file import PROJECT, Value, find_file, label, read_model
 from testbed.units import Duration

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy
 from pydantic import ValidationError
 
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.results.summary import SUMMARY, Summary
 
 Basis = Literal["same", "guess"]

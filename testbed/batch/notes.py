@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from testbed.machines.watching import Step
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.runner import plan_need
 from testbed.setup.builds import Build
 from testbed.setup.ready import Ready

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import TestbedError
-from testbed.plan import Plan, check_output
+from testbed.plan import check_output
+from testbed.plan_model import Plan
 from testbed.results import Run, read_run
 from testbed.up_to_date import Today, reason_against
 

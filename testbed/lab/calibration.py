@@ -11,8 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -20,11 +20,13 @@ from rich.table import Table
 
 from testbed.errors import TestbedError
 from testbed.lab.links import LinkCounters
-from testbed.lab.network import Direction, Lab, running_lab
+from testbed.lab.network import Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
-from testbed.plan import FULL_SIZE_PACKET_BYTES, Link, Plan, PlanPart
+from testbed.network.model import FULL_SIZE_PACKET_BYTES, Shape
+from testbed.plan_model import Link, Plan, PlanPart
 from testbed.probes.record import Record
 from testbed.queue_disciplines import FIFO
+from testbed.seeds import derived_seed
 
 CALIBRATION_FILE = "calibration.jsonl"
 """In a directory's `raw/`: a line per direction, written when all of them are measured."""
@@ -43,6 +45,9 @@ EXCESS = 1.05
 
 WARM_UP_PACKETS = 2_000
 """So many packets' time the excess fills the queue before the rate is measured."""
+
+PAIRS = 4
+"""Of hosts of each kind, in networks with sites."""
 
 LOAD_STREAMS = 4
 LOAD_SAMPLES = 200
@@ -128,6 +133,11 @@ class DirectionCounts(PlanPart):
     bundled_segments: int
     load: LoadCounts | None = None
 
+    @property
+    def shape(self) -> Shape:
+        """What the direction should do."""
+        return self.link.shape_from(self.sender)
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -195,15 +205,54 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int = 1) -> None:
     rows: list[DirectionCounts] = []
     with Record(directory / "raw") as record, running_lab(plan) as lab:
         _bundle(lab, gso_max_segs)
-        for number, link in enumerate(plan.links, start=1):
-            record.step(f"calibrating {_link_name(link)} ({number} of {len(plan.links)})")
+        measured = list(calibrated_links(plan))
+        for number, link in enumerate(measured, start=1):
+            record.step(f"calibrating {_link_name(link)} ({number} of {len(measured)})")
             with (logs / f"iperf3-{_link_name(link)}.log").open("wb") as log:
-                first = next(one for one in plan.links if _kind(one) == _kind(link))
+                first = next(one for one in measured if _kind(one) == _kind(link))
                 test = _LinkUnderTest(lab, link, log.fileno())
-                rows += test.counts(with_load=link is first)
+                rows += test.counts(with_load=link is first and link in plan.links)
         record.step("done")
     lines = "".join(row.model_dump_json() + "\n" for row in rows)
     (directory / "raw" / CALIBRATION_FILE).write_text(lines, encoding="utf-8")
+
+
+def calibrated_links(plan: Plan) -> Iterator[Link]:
+    """What is measured: every link; or, where sites are between hosts, the ways of some pairs.
+
+    Those are drawn by the seed, `PAIRS` of each kind that have something to tell each other. What
+    the links of a way do together is put into one.
+    """
+    if not plan.of_kind("router"):
+        yield from plan.links
+        return
+    exits = [relay for relay in plan.of_kind("relay") if "exit" in relay.flags]
+    for kind, firsts, seconds in (
+        ("client-relay", plan.of_kind("client"), plan.of_kind("relay")),
+        ("relay-relay", plan.of_kind("relay"), plan.of_kind("relay")),
+        ("relay-server", exits, plan.of_kind("server")),
+    ):
+        pairs = [(one.name, other.name) for one in firsts for other in seconds if one != other]
+        pairs.sort(key=lambda ends: derived_seed(plan.seed, "calibration", *ends))
+        for ends in pairs[:PAIRS]:
+            yield Link(
+                ends=ends,
+                roles=(kind, kind),
+                there=_whole(plan, *ends),
+                back=_whole(plan, *ends[::-1]),
+                netem_seeds=(0, 0),
+            )
+
+
+def _whole(plan: Plan, sender: str, receiver: str) -> Shape:
+    """What the links between two hosts do together."""
+    shapes = {(one, other): shape for link in plan.links for one, other, shape in link.directions()}
+    router = {one: other for one, other in shapes if plan.node(other).kind == "router"}
+    nodes = dict.fromkeys((sender, router[sender], router[receiver], receiver))
+    whole, *others = (shapes[hop] for hop in pairwise(nodes))
+    for shape in others:
+        whole = whole.then(shape)
+    return whole
 
 
 def read_calibration(directory: Path) -> list[Measured]:
@@ -237,11 +286,11 @@ def judge(counts: Sequence[DirectionCounts]) -> list[Measured]:
 
     Under a full load no more may wait than the queue holds. The rest is shown, and not judged.
     """
-    lossy = [one for one in counts if one.link.loss > 0]
+    lossy = [one for one in counts if one.shape.loss > 0]
     confidence = CONFIDENCE ** (1 / max(1, len(lossy)))
     rows = [row for one in counts for row in _judge_direction(one, confidence)]
-    for loss, bundles in sorted({(one.link.loss, one.link.bundles) for one in lossy}):
-        alike = [one for one in lossy if (one.link.loss, one.link.bundles) == (loss, bundles)]
+    for loss, bundles in sorted({(one.shape.loss, one.shape.bundles) for one in lossy}):
+        alike = [one for one in lossy if (one.shape.loss, one.shape.bundles) == (loss, bundles)]
         rows.append(_judge_loss(("all", f"{len(alike)} directions", ""), alike, CONFIDENCE))
     return rows
 
@@ -333,24 +382,24 @@ def _judge_direction(counts: DirectionCounts, confidence: float) -> Iterator[Mea
 
     delay_ms = statistics.median(counts.delays_ms)
     delays = len(counts.delays_ms)
-    yield row("delay_ms", counts.link.delay_ms, delay_ms, DELAY_TOLERANCE_MS, delays)
-    said = float(counts.link.rate_bit_per_s)
+    yield row("delay_ms", counts.shape.delay_ms, delay_ms, DELAY_TOLERANCE_MS, delays)
+    said = float(counts.shape.rate_bit_per_s or 0)
     seen = counts.rate_packets * FULL_SIZE_PACKET_BYTES * 8 / counts.rate_window_s
     yield row("rate_bit_per_s", said, seen, said * RATE_TOLERANCE, counts.rate_packets)
     yield _judge_loss(names, [counts], confidence)
-    if counts.link.bundles:
+    if counts.shape.bundles:
         yield from _judge_bundles(counts, confidence)
     else:
         bundled = float(counts.bundled_segments)
         yield row("bundled_segments", 0.0, bundled, 0.0, counts.sent_segments)
     if counts.load:
-        yield from _judge_load(counts.load, counts.link, names)
+        yield from _judge_load(counts.load, counts.shape, names)
 
 
 def _names(counts: DirectionCounts) -> tuple[str, str, str]:
     """Link, direction and queue, as `Measured` has them."""
     direction = f"{counts.sender} to {counts.receiver}"
-    return _link_name(counts.link), direction, counts.link.queue_discipline
+    return _link_name(counts.link), direction, counts.shape.queue_discipline
 
 
 def _judge_bundles(counts: DirectionCounts, confidence: float) -> Iterator[Measured]:
@@ -369,7 +418,7 @@ def _judge_bundles(counts: DirectionCounts, confidence: float) -> Iterator[Measu
     divided = float(counts.arrived_packets - passed)
     yield Measured(*names, "divided_bundles", 0.0, divided, (0.0, 0.0), passed, divided == 0)
     if not counts.dropped_by_queue:  # nobody counts the segments of what the queue dropped
-        loss = counts.link.loss
+        loss = counts.shape.loss
         variance = loss * (1 - loss) * ((most + 1) - most / size) / sent
         within = normal_quantile(confidence) * math.sqrt(variance)
         tolerance = (max(0.0, loss - within), loss + within)
@@ -378,10 +427,11 @@ def _judge_bundles(counts: DirectionCounts, confidence: float) -> Iterator[Measu
         yield Measured(*names, "segment_loss", loss, lost, tolerance, sent, ok)
 
 
-def _judge_load(load: LoadCounts, said: Link, names: tuple[str, str, str]) -> Iterator[Measured]:
+def _judge_load(load: LoadCounts, said: Shape, names: tuple[str, str, str]) -> Iterator[Measured]:
     """What waited under a full load: no more than there is room for."""
-    frame_ms = FULL_SIZE_PACKET_BYTES * 8000 / said.rate_bit_per_s
-    largest_ms = frame_ms * (MOST_BUNDLE_SEGMENTS if said.bundles else 1)
+    frame_ms = FULL_SIZE_PACKET_BYTES * 8000 / (said.rate_bit_per_s or math.inf)
+    in_bundles = said.largest_bundle_segments or MOST_BUNDLE_SEGMENTS
+    largest_ms = frame_ms * (in_bundles if said.bundles else 1)
     room_ms = math.ceil((said.queue_packets + 1) * largest_ms)
     delays_ms = sorted(load.queue_delays_ms)
     packets = round(load.sent_bytes / FULL_SIZE_PACKET_BYTES)
@@ -397,7 +447,7 @@ def _judge_load(load: LoadCounts, said: Link, names: tuple[str, str, str]) -> It
     if load.datagram_delays_ms:
         waited_ms = statistics.median(load.datagram_delays_ms) - said.delay_ms
         yield row("datagram_delay_ms", waited_ms)
-    yield row("carried", load.sent_bytes * 8 / load.window_s / said.rate_bit_per_s)
+    yield row("carried", load.sent_bytes * 8 / load.window_s / (said.rate_bit_per_s or math.inf))
     yield row("queue_drops", load.dropped_by_queue / max(1, load.dropped_by_queue + packets))
 
 
@@ -405,7 +455,7 @@ def _judge_loss(
     names: tuple[str, str, str], alike: Sequence[DirectionCounts], confidence: float
 ) -> Measured:
     """Hold what was lost on directions of the same loss against the binomial interval."""
-    loss = alike[0].link.loss
+    loss = alike[0].shape.loss
     pairs = [_sent_and_lost(one) for one in alike]
     sent, lost = (sum(column) for column in zip(*pairs, strict=True))
     least, most = lost_packets_interval(sent, loss, confidence)
@@ -415,7 +465,7 @@ def _judge_loss(
 
 def _sent_and_lost(counts: DirectionCounts) -> tuple[int, int]:
     """Packets by what TCP sent and what arrived; bundles, which nobody else counts, by the link."""
-    if counts.link.bundles:
+    if counts.shape.bundles:
         sent = counts.passed_bundles + counts.lost_by_link + counts.dropped_by_queue
         return sent, counts.lost_by_link
     sent = counts.sent_segments
@@ -443,39 +493,43 @@ class _LinkUnderTest:
         first, second = link.ends
         self._lab = lab
         self._link = link
+        self._shape = link.there
+        rates = [shape.rate_bit_per_s or 0 for shape in (link.there, link.back)]
+        self._rate_bit_per_s, self._greatest_rate_bit_per_s = min(rates), max(rates)
         self._log = log
-        self._directions = (lab.direction(first, second), lab.direction(second, first))
+        self._paths = (lab.path(first, second), lab.path(second, first))
 
     def counts(self, *, with_load: bool) -> list[DirectionCounts]:
         """Measure both directions; with the queue under a full load if asked for."""
-        delays_ms = [self._delays_ms(direction) for direction in self._directions]
+        ends = (self._link.ends, self._link.ends[::-1])
+        delays_ms = [self._delays_ms(*one) for one in ends]
         window_s, rate_packets = self._rate_window()
         tcp = self._tcp_counts()
         load = [self._under_load(number) if with_load else None for number in range(2)]
         return [
             DirectionCounts(
-                sender=direction.sender,
-                receiver=direction.receiver,
+                sender=sender,
+                receiver=receiver,
                 link=self._link,
                 delays_ms=delays_ms[number],
                 rate_window_s=window_s,
                 rate_packets=rate_packets[number],
-                bundled_segments=self._lab.counters(direction).bundled_segments,
+                bundled_segments=self._counters()[number].bundled_segments,
                 load=load[number],
                 **tcp[number],
             )
-            for number, direction in enumerate(self._directions)
+            for number, (sender, receiver) in enumerate(ends)
         ]
 
-    def _delays_ms(self, direction: Direction) -> tuple[float, ...]:
+    def _delays_ms(self, first: str, second: str) -> tuple[float, ...]:
         """Send datagrams one by one, each with the time at which it was sent."""
         delays_ms = []
         with (
-            self._datagram_socket(direction.sender) as sender,
-            self._datagram_socket(direction.receiver) as receiver,
+            self._datagram_socket(first) as sender,
+            self._datagram_socket(second) as receiver,
         ):
             sender.connect(receiver.getsockname())
-            receiver.settimeout(self._link.delay_ms / 1000 + 1.0)
+            receiver.settimeout(self._shape.delay_ms / 1000 + 1.0)
             for _ in range(DELAY_DATAGRAMS):
                 sender.send(struct.pack("!q", time.monotonic_ns()))
                 try:
@@ -486,7 +540,7 @@ class _LinkUnderTest:
         if not delays_ms:
             raise TestbedError(
                 f"link {_link_name(self._link)}: no datagram of {DELAY_DATAGRAMS} arrived from"
-                f" {direction.sender} at {direction.receiver}"
+                f" {first} at {second}"
             )
         return tuple(delays_ms)
 
@@ -503,9 +557,9 @@ class _LinkUnderTest:
     def _rate_window(self) -> tuple[float, list[int]]:
         """How many packets arrived in each direction within how many seconds of overload."""
         payload_share = _DATAGRAM_BYTES / FULL_SIZE_PACKET_BYTES
-        offered_bit_per_s = round(self._link.rate_bit_per_s * payload_share * EXCESS)
+        offered_bit_per_s = round(self._greatest_rate_bit_per_s * payload_share * EXCESS)
         options = ["-u", "-b", str(offered_bit_per_s), "-l", str(_DATAGRAM_BYTES)]
-        packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._link.rate_bit_per_s
+        packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._rate_bit_per_s
         with self._streams(["--bidir", *options]):
             time.sleep(WARM_UP_PACKETS * packet_s)
             start_s, before = time.monotonic(), self._arrived_packets()
@@ -518,7 +572,7 @@ class _LinkUnderTest:
 
         The link is empty when the count begins and when it ends.
         """
-        wanted = LOSSY_PACKETS if self._link.loss > 0 else LOSSLESS_PACKETS
+        wanted = LOSSY_PACKETS if self._shape.loss > 0 else LOSSLESS_PACKETS
         before = self._settled()
         with self._streams(["--bidir", *self._windows()]) as still_run:
             self._wait_until_moved(before, wanted, still_run)
@@ -530,7 +584,7 @@ class _LinkUnderTest:
 
     def _under_load(self, number: int) -> LoadCounts:
         """What waits in one direction's queue while TCP gives it all that it takes."""
-        direction, rate_bit_per_s = self._directions[number], self._link.rate_bit_per_s
+        (direction,), rate_bit_per_s = self._paths[number], self._rate_bit_per_s
         options = ["-P", str(LOAD_STREAMS), *(["-R"] if number else [])]
         waiting_bytes = []
         with (
@@ -564,7 +618,7 @@ class _LinkUnderTest:
 
         A second third is for the acknowledgements of the other direction's streams.
         """
-        packets = max(2, self._link.holds_packets // 3)
+        packets = max(2, self._shape.holds_packets // 3)
         streams = min(MOST_STREAMS, math.ceil(packets / STREAM_PACKETS))
         window_bytes = min(STREAM_PACKETS, packets // streams) * _SEGMENT_BYTES
         return ["-P", str(streams), "-w", str(window_bytes)]
@@ -618,7 +672,7 @@ class _LinkUnderTest:
     def _flows(self, process: subprocess.Popen[bytes]) -> bool:
         """Whether packets of the streams come to flow in both directions."""
         before = self._arrived_packets()
-        rate_packets_per_s = self._link.rate_bit_per_s / (8 * FULL_SIZE_PACKET_BYTES)
+        rate_packets_per_s = self._rate_bit_per_s / (8 * FULL_SIZE_PACKET_BYTES)
         # Its greetings are fewer packets than these, and shorter.
         wanted = 100
         deadline_s = time.monotonic() + 10.0 + wanted / rate_packets_per_s
@@ -656,24 +710,34 @@ class _LinkUnderTest:
 
     def _emptied_s(self) -> float:
         """In what time a full link is empty; a discipline keeps its queue shorter than that."""
-        packets = self._link.holds_packets
-        if self._link.queue_discipline != FIFO:
+        packets = self._shape.holds_packets
+        if self._shape.queue_discipline != FIFO:
             packets = min(packets, MOST_WAITING_PACKETS)
-        packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._link.rate_bit_per_s
-        return self._link.delay_ms / 1000 + packets * packet_s
+        packet_s = FULL_SIZE_PACKET_BYTES * 8 / self._rate_bit_per_s
+        return self._shape.delay_ms / 1000 + packets * packet_s
 
     def _counters(self) -> list[LinkCounters]:
-        return [self._lab.counters(one) for one in self._directions]
+        return [_together([self._lab.counters(one) for one in path]) for path in self._paths]
 
     def _sent_segments(self) -> list[int]:
-        return [_tcp_segments_out(self._lab, one.sender) for one in self._directions]
+        return [_tcp_segments_out(self._lab, end) for end in self._link.ends]
 
     def _arrived_packets(self) -> list[int]:
-        return [self._lab.arrivals(one)[0] for one in self._directions]
+        return [self._lab.arrivals(path[-1])[0] for path in self._paths]
 
     def _failure(self, what: str) -> TestbedError:
         name = _link_name(self._link)
         return TestbedError(f"link {name}: {what}: see logs/iperf3-{name}.log")
+
+
+def _together(steps: Sequence[LinkCounters]) -> LinkCounters:
+    """What the directions of a path have counted: what passed the last one, what any has lost."""
+    return replace(
+        steps[-1],
+        dropped_packets=sum(one.dropped_packets for one in steps),
+        overflowed_packets=sum(one.overflowed_packets for one in steps),
+        bundled_segments=sum(one.bundled_segments for one in steps),
+    )
 
 
 def _received_ms(receiver: socket.socket) -> Iterator[float]:
@@ -699,7 +763,7 @@ def _tcp_segments_out(lab: Lab, node: str) -> int:
 
 def _bundle(lab: Lab, segments: int) -> None:
     for direction in lab.directions:
-        if direction.link.bundles:
+        if direction.shape.bundles:
             continue
         netlink = lab.netlink(direction.sender)
         (index,) = netlink.link_lookup(ifname=direction.interface)

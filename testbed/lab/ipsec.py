@@ -5,10 +5,10 @@ beforehand, as after an exchange that took place before the run.
 """
 
 from collections.abc import Iterator
+from itertools import combinations
 
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.seeds import derived_seed
-from testbed.topology import RELAY_ROLES
 
 _ALGORITHM = "rfc4106(gcm(aes))"
 _KEY_BITS = (64, 64, 32)
@@ -34,9 +34,14 @@ SEGMENT_BYTES = (
 def protected(plan: Plan) -> list[tuple[str, str]]:
     """Sender and receiver of each direction that is to have ESP: neighbouring relays', both ways.
 
-    And competing streams', from end to end, so that nothing else crosses a link between relays.
+    Where routers lead from any relay to any other, all are neighbours. And competing streams', from
+    end to end, so that nothing else crosses a link between relays.
     """
-    pairs = [link.ends for link in plan.links if set(link.roles) <= set(RELAY_ROLES)]
+    relays = [relay.name for relay in plan.of_kind("relay")]
+    if plan.of_kind("router"):
+        pairs = list(combinations(relays, 2))
+    else:
+        pairs = [link.ends for link in plan.links if set(link.ends) <= set(relays)]
     pairs += [(entry.sender, entry.receiver) for entry in plan.competing]
     both_ways = [direction for pair in pairs for direction in (pair, pair[::-1])]
     return list(dict.fromkeys(both_ways))

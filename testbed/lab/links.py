@@ -3,6 +3,8 @@
 Which links there are and what they do is the plan's; nodes and addresses are `lab.network`'s.
 """
 
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from socket import IPPROTO_ESP
 from typing import Any
@@ -12,8 +14,11 @@ from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST,
 from pyroute2.netlink.rtnl import RTM_NEWQDISC
 from pyroute2.netlink.rtnl.tcmsg import sched_netem, sched_sfq, tcmsg
 
-from testbed.plan import Link
+from testbed.network.model import Shape
 from testbed.queue_disciplines import CAKE_DIFFSERVS, CAKE_ISOLATIONS, FIFO
+
+ETH_P_IP = 0x0800
+TC_H_ROOT = 0xFFFF_FFFF
 
 HTB_HANDLE = 0x10000
 HTB_CLASS = 0x10001
@@ -42,6 +47,14 @@ HTB_QUANTUM_BYTES = 60_000
 """Only meaningful among several classes; set so that HTB does not warn of a derived one."""
 
 
+UNLIMITED_BIT_PER_S = 32_000_000_000
+"""Of a direction without a rate: the most that HTB takes as 32 bits of bytes a second."""
+
+_TRUNK_HANDLE = 0x10000
+"""The first qdisc of a trunk. Those below it have the numbers from 2 on, then come the ways'."""
+_PRIO_BANDS = 16
+_TRUNK_WAY_HANDLE = 0x1000
+
 _CREATE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
 
 
@@ -60,7 +73,16 @@ class _QdiscMessage(nlmsg):  # type: ignore[misc]  # pyroute2 has no types
 class _NetemMessage(_QdiscMessage):
     class options(nla):  # type: ignore[misc]
         fields = sched_netem.options.fields
-        nla_map = ((10, "TCA_NETEM_LATENCY64", "int64"), (14, "TCA_NETEM_PRNG_SEED", "uint64"))
+        nla_map = (
+            (10, "TCA_NETEM_LATENCY64", "int64"),
+            (11, "TCA_NETEM_JITTER64", "int64"),
+            (14, "TCA_NETEM_PRNG_SEED", "uint64"),
+        )
+
+
+class _PrioMessage(_QdiscMessage):
+    class options(nla):  # type: ignore[misc]
+        fields = (("bands", "i"), ("priomap", "16s"))
 
 
 class _SfqMessage(_QdiscMessage):
@@ -143,7 +165,7 @@ class LinkCounters:
         return self.sent_packets - self.bundled_segments
 
 
-def shape(netlink: IPRoute, index: int, link: Link, seed: int) -> None:
+def shape(netlink: IPRoute, index: int, link: Shape, seed: int) -> None:
     """Give an interface's outgoing direction its rate, delay, loss and queue.
 
     HTB holds the rate, netem below it the delay and the loss, and below that is the queue. A
@@ -159,6 +181,7 @@ def shape(netlink: IPRoute, index: int, link: Link, seed: int) -> None:
     Without `bundles` the interface is told never to be given a bundle of segments
     (`gso_max_segs 1`): netem drops socket buffers, and TCP would hand it 64 kB at a time, so that
     a loss of 0.1 % would hit bundles, not packets. That is what it does on Mininet's own links.
+    A largest bundle is told in the same way.
 
     With `queue_in_sender` the link is the sender's own network card, as Mininet's links without
     delay and loss are: HTB with a queue and nothing between. There Linux's TCP has about a
@@ -168,7 +191,7 @@ def shape(netlink: IPRoute, index: int, link: Link, seed: int) -> None:
     Args:
         netlink: a socket in the interface's network namespace.
         index: the interface's.
-        link: what the plan says of it.
+        link: what the direction does.
         seed: of netem's losses.
     """
     netlink.tc("add", "htb", index, HTB_HANDLE, default=HTB_CLASS & 0xFFFF)
@@ -178,13 +201,14 @@ def shape(netlink: IPRoute, index: int, link: Link, seed: int) -> None:
         index,
         HTB_CLASS,
         parent=HTB_HANDLE,
-        rate=link.rate_bit_per_s // 8,
+        rate=(link.rate_bit_per_s or UNLIMITED_BIT_PER_S) // 8,
         burst=BURST_BYTES,
         quantum=HTB_QUANTUM_BYTES,
     )
     if not link.queue_in_sender:
-        if not link.bundles:
-            netlink.link("set", index=index, gso_max_segs=1)
+        largest_bundle = link.largest_bundle_segments if link.bundles else 1
+        if largest_bundle:
+            netlink.link("set", index=index, gso_max_segs=largest_bundle)
         options = _netem_options(link, seed)
         request = _message(index, NETEM_HANDLE, HTB_CLASS, "netem", options)
         netlink.nlm_request_batch([request])
@@ -199,16 +223,92 @@ def shape(netlink: IPRoute, index: int, link: Link, seed: int) -> None:
         netlink.nlm_request_batch([request])
 
 
-def _netem_options(link: Link, seed: int) -> dict[str, Any]:
+def trunk(netlink: IPRoute, index: int, ways: Mapping[int, tuple[Shape, int]]) -> None:
+    """Give an interface's outgoing direction a delay line and losses for each destination.
+
+    A site's router sends all that leaves the site by one interface. Below it are two levels of
+    prio with sixteen bands each, which the second byte of the destination's address chooses, its
+    upper half first: 256 delay lines, of which those are there that a way needs. They have no
+    rate, so that none waits for another.
+
+    Args:
+        ways: the shape of the way and the seed of its losses, by the destination's block of
+            addresses (`testbed.addresses`).
+    """
+    netlink.link("set", index=index, gso_max_segs=1)
+    _bands(netlink, index, _TRUNK_HANDLE, None, {block >> 4 for block in ways}, shift=4)
+    for upper in sorted({block >> 4 for block in ways}):
+        handle = (2 + upper) << 16
+        lower = {block & 15 for block in ways if block >> 4 == upper}
+        _bands(netlink, index, handle, _TRUNK_HANDLE + upper + 1, lower, shift=0)
+        for block in sorted(upper << 4 | one for one in lower):
+            way, seed = ways[block]
+            parent = handle + (block & 15) + 1
+            options = _netem_options(way, seed)
+            request = _message(index, _trunk_way_handle(block), parent, "netem", options)
+            netlink.nlm_request_batch([request])
+
+
+def _bands(
+    netlink: IPRoute,
+    index: int,
+    handle: int,
+    parent: int | None,
+    halves: Collection[int],
+    shift: int,
+) -> None:
+    """A prio whose bands half a byte of the destination chooses: the address's second."""
+    options = {"bands": _PRIO_BANDS, "priomap": bytes(16)}
+    netlink.nlm_request_batch([_message(index, handle, parent or TC_H_ROOT, "prio", options)])
+    for half in sorted(halves):
+        value, mask = half << (16 + shift), 0xF << (16 + shift)
+        netlink.tc(
+            "add-filter",
+            "u32",
+            index,
+            parent=handle,
+            prio=1,
+            protocol=ETH_P_IP,
+            target=handle + half + 1,
+            keys=[f"{value:#010x}/{mask:#010x}+16"],
+        )
+
+
+def _trunk_way_handle(block: int) -> int:
+    return (_TRUNK_WAY_HANDLE + block) << 16
+
+
+def trunk_counters(netlink: IPRoute, index: int) -> Mapping[int, "LinkCounters"]:
+    """Read the counters of all ways of an interface that `trunk` has set up, by block."""
+    found = {}
+    for qdisc in netlink.get_qdiscs(index):
+        block = (qdisc["handle"] >> 16) - _TRUNK_WAY_HANDLE
+        if 0 <= block < 256:
+            statistics = qdisc.get_attr("TCA_STATS")
+            found[block] = LinkCounters(
+                sent_packets=statistics["packets"],
+                sent_bytes=statistics["bytes"],
+                dropped_packets=statistics["drop"],
+                overflowed_packets=0,
+                bundled_segments=0,
+                waiting_bytes=0,
+            )
+    return found
+
+
+def _netem_options(link: Shape, seed: int) -> dict[str, Any]:
     delay_ns = max(LEAST_DELAY_NS, round(link.delay_ms * 1e6))
     options: dict[str, Any] = sched_netem.get_parameters(
         {"loss": link.loss * 100, "limit": DELAY_LINE_PACKETS}
     )
     options["attrs"] += [("TCA_NETEM_LATENCY64", delay_ns), ("TCA_NETEM_PRNG_SEED", seed)]
+    if link.jitter_ms:
+        # Without a table netem draws evenly from as much before and after the delay.
+        options["attrs"].append(("TCA_NETEM_JITTER64", round(link.jitter_ms * 1e6 * math.sqrt(3))))
     return options
 
 
-def _queue_options(link: Link) -> dict[str, Any]:
+def _queue_options(link: Shape) -> dict[str, Any]:
     """A queue discipline's parameters as its qdisc takes them; what isn't said, Linux decides."""
     said: dict[str, Any] = {"queue_packets": link.queue_packets, **link.queue_parameters}
     match link.queue_discipline:
@@ -233,7 +333,7 @@ def _queue_options(link: Link) -> dict[str, Any]:
     return {"attrs": [(f"TCA_{numbers[name]}", int(value)) for name, value in said.items()]}
 
 
-_MESSAGES = {"netem": _NetemMessage, "sfq": _SfqMessage}
+_MESSAGES = {"netem": _NetemMessage, "prio": _PrioMessage, "sfq": _SfqMessage}
 
 
 def _message(

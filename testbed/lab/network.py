@@ -1,7 +1,7 @@
 """The running lab: Mininet's nodes and links, addresses and routes, and nothing of Tor.
 
-No node has a default route: what isn't a neighbour on a link or the management network is
-unreachable.
+No node has a default route: what isn't a neighbour on a link, at a site or on the management
+network is unreachable. Only sites' routers forward, and nodes on the way of competing streams.
 """
 
 import os
@@ -10,10 +10,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -24,10 +24,11 @@ from mininet.nodelib import LinuxBridge
 from mininet.topo import Topo
 from pyroute2 import IPRoute, netns
 
+from testbed.addresses import block_of, prefix
 from testbed.errors import TestbedError
 from testbed.lab import ipsec, links
-from testbed.plan import Link, Plan
-from testbed.topology import RELAY_ROLES
+from testbed.network.model import Shape
+from testbed.plan_model import Link, Plan
 
 Made = TypeVar("Made")
 
@@ -55,6 +56,19 @@ packet, and most of a run's cost is wake-ups. (veth does it only where the sende
 no segmentation offload. Kernel patch 0002 makes it a bound: an unpatched kernel starts the time
 anew with every packet that arrives, and holds a stream's segment for up to 10 ms on a busy link.)
 """
+
+ROUTER = "router"
+TRUNK = "trunk"
+"""A router's interface towards the other sites."""
+EXCHANGE = "exchange"
+"""The node that joins the sites' routers, if there are any. It delays nothing: what a packet meets
+from site to site, it meets where it leaves its router (`testbed.lab.links.trunk`)."""
+EXCHANGE_ADDRESS = "10.0.0.1"
+ALL_SITES = "10.0.0.0/8"
+
+NEIGHBOURS = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
+MOST_NEIGHBOURS = "65536"
+"""Of all nodes together: on the management network each knows some of the others."""
 
 IPV6 = Path("/proc/sys/net/ipv6")
 IPV6_OFF = {"net/ipv6/conf/all/disable_ipv6": "1"}
@@ -87,9 +101,14 @@ class Direction:
     receiving_interface: str
 
     @property
-    def is_between_relays(self) -> bool:
-        """Whether both ends are relays."""
-        return set(self.link.roles) <= set(RELAY_ROLES)
+    def shape(self) -> Shape:
+        """What it does."""
+        return self.link.shape_from(self.sender)
+
+    @property
+    def seed(self) -> int:
+        """Of its losses."""
+        return self.link.netem_seeds[self.link.ends.index(self.sender)]
 
 
 class Lab:
@@ -101,6 +120,9 @@ class Lab:
         self._stack = stack
         self._netlink: dict[str, IPRoute] = {}
         self.directions = tuple(self._directions())
+        """Of the links that have interfaces of their own."""
+        self.ways = tuple(self._ways())
+        """Of those between sites' routers: the sender's trunk, the receiver's."""
 
     def start(
         self,
@@ -195,9 +217,34 @@ class Lab:
             self._netlink[node] = self._stack.enter_context(netlink)
         return self._netlink[node]
 
+    def way_counters(self) -> Iterator[tuple[Direction, links.LinkCounters]]:
+        """What the netem of each way from site to site has counted since the lab began."""
+        for router, ways in groupby(self.ways, key=lambda way: way.sender):
+            netlink = self.netlink(router)
+            counted = links.trunk_counters(netlink, _index(netlink, TRUNK))
+            for way in ways:
+                yield way, counted[self._block(way.receiver)]
+
+    def _block(self, router: str) -> int:
+        return block_of(str(self.plan.node(router).address))
+
+    def path(self, sender: str, receiver: str) -> list[Direction]:
+        """The directions that a packet takes between two hosts: neighbours, or by their sites."""
+        with suppress(KeyError):
+            return [self.direction(sender, receiver)]
+        first = next(one for one in self.directions if one.sender == sender)
+        last = next(one for one in self.directions if one.receiver == receiver)
+        between = [
+            way for way in self.ways if (way.sender, way.receiver) == (first.receiver, last.sender)
+        ]
+        return [first, *between, last]
+
     def counters(self, direction: Direction) -> links.LinkCounters:
         """What a direction's netem has counted since the lab began."""
         netlink = self.netlink(direction.sender)
+        if direction.interface == TRUNK:
+            counted = links.trunk_counters(netlink, _index(netlink, TRUNK))
+            return counted[self._block(direction.receiver)]
         return links.counters(netlink, _index(netlink, direction.interface))
 
     def arrivals(self, direction: Direction) -> tuple[int, int]:
@@ -232,20 +279,36 @@ class Lab:
 
     def _directions(self) -> Iterator[Direction]:
         for link in self.plan.links:
+            if _is_way(link):
+                continue
             first, second = (self._network.getNodeByName(name) for name in link.ends)
             ((interface, other),) = first.connectionsTo(second)
             yield Direction(first.name, second.name, link, interface.name, other.name)
             yield Direction(second.name, first.name, link, other.name, interface.name)
 
+    def _ways(self) -> Iterator[Direction]:
+        found = [
+            Direction(sender, receiver, link, TRUNK, TRUNK)
+            for link in self.plan.links
+            if _is_way(link)
+            for sender, receiver, _ in link.directions()
+        ]
+        yield from sorted(found, key=lambda way: way.sender)
+
     def _set_up(self) -> None:
+        if NEIGHBOURS.exists():
+            NEIGHBOURS.write_text(MOST_NEIGHBOURS)
         for node in self.plan.nodes:
             self._set_up_node(node.name)
         for direction in self.directions:
             self._set_up_direction(direction)
+        if self.ways:
+            self._set_up_exchange()
         for entry in self.plan.competing:
             self._lead(entry.route)
             self._lead(entry.route[::-1])
         forwarding = {node for entry in self.plan.competing for node in entry.route[1:-1]}
+        forwarding |= {router.name for router in self.plan.of_kind("router")}
         for node in self.plan.nodes:
             # What is handed on must not be put together: it would cross the next link as one.
             if node.name in forwarding:
@@ -253,7 +316,7 @@ class Lab:
                 self.inside(node.name, partial(_write_sysctls, settings))
             else:
                 self._batch_arrivals(node.name)
-        for authority in self.plan.nodes_with("authority"):
+        for authority in self.plan.of_kind("authority"):
             self._show_relays_to(authority.name)
         if self.plan.tor.ipsec:
             self._protect_relays()
@@ -292,7 +355,7 @@ class Lab:
             f" && echo {ARRIVAL_HOLD_NS} > /sys/class/net/{direction.receiving_interface}/"
             "gro_flush_timeout"
             for direction in self.directions
-            if direction.receiver == node and not direction.link.bundles
+            if direction.receiver == node and not direction.shape.bundles
         ]
         if commands:
             self.run(node, ["sh", "-ec", " && ".join(commands)])
@@ -311,16 +374,21 @@ class Lab:
                 **({"prefsrc": first.address} if node == first.name else {}),
             )
 
+    @cached_property
+    def between_relays(self) -> tuple[Direction, ...]:
+        """The directions of the links whose ends are both relays."""
+        relays = {relay.name for relay in self.plan.of_kind("relay")}
+        return tuple(one for one in self.directions if {one.sender, one.receiver} <= relays)
+
     def _protect_relays(self) -> None:
         """Give neighbouring relays their IPsec, and count on their links what is ESP."""
         batch = 'printf "%s\\n" "$@" | ip -batch -'
         for node in self.plan.nodes:
             if lines := list(ipsec.commands(self.plan, node.name)):
                 self.run(node.name, ["sh", "-c", batch, "sh", *lines])
-        for direction in self.directions:
-            if direction.is_between_relays:
-                netlink = self.netlink(direction.sender)
-                links.count_esp(netlink, _index(netlink, direction.interface))
+        for direction in self.between_relays:
+            netlink = self.netlink(direction.sender)
+            links.count_esp(netlink, _index(netlink, direction.interface))
 
     def _show_relays_to(self, authority: str) -> None:
         """Lead an authority to the relays' addresses, past the emulated links.
@@ -329,7 +397,7 @@ class Lab:
         published, and that is the one on the emulated links.
         """
         netlink = self.netlink(authority)
-        for relay in self.plan.nodes_with(*RELAY_ROLES):
+        for relay in self.plan.of_kind("relay"):
             netlink.route("add", dst=f"{relay.address}/32", gateway=relay.management_address)
 
     def _set_up_direction(self, direction: Direction) -> None:
@@ -339,25 +407,48 @@ class Lab:
         """
         netlink = self.netlink(direction.sender)
         index = _index(netlink, direction.interface)
-        link = direction.link
-        seed = link.netem_seeds[link.ends.index(direction.sender)]
-        links.shape(netlink, index, link, seed)
+        links.shape(netlink, index, direction.shape, direction.seed)
         netlink.link("set", index=index, state="up")
-        neighbour = self.plan.node(direction.receiver).address
-        netlink.neigh(
-            "add",
-            dst=neighbour,
-            lladdr=_hardware_address(self.netlink(direction.receiver), direction),
-            ifindex=index,
-            state="permanent",
+        sender, receiver = (self.plan.node(name) for name in (direction.sender, direction.receiver))
+        neighbour, own = str(receiver.address), str(sender.address)
+        hardware = _hardware_address(
+            self.netlink(direction.receiver), direction.receiving_interface
         )
-        netlink.route(
-            "add",
-            dst=f"{neighbour}/32",
-            oif=index,
-            prefsrc=self.plan.node(direction.sender).address,
-            scope="link",
-        )
+        self._show_neighbour(netlink, index, neighbour, hardware, own)
+        if receiver.kind == "router":
+            netlink.route("add", dst=ALL_SITES, gateway=neighbour, oif=index, prefsrc=own)
+
+    def _show_neighbour(
+        self, netlink: IPRoute, index: int, neighbour: str, hardware: str, own: str
+    ) -> None:
+        netlink.neigh("add", dst=neighbour, lladdr=hardware, ifindex=index, state="permanent")
+        netlink.route("add", dst=f"{neighbour}/32", oif=index, prefsrc=own, scope="link")
+
+    def _set_up_exchange(self) -> None:
+        """Join the routers: each sends what isn't its site's to the exchange, shaped by the way."""
+        exchange = self.netlink(EXCHANGE)
+        exchange.addr("add", index=_index(exchange, "lo"), address=EXCHANGE_ADDRESS, prefixlen=32)
+        exchange.link("set", index=_index(exchange, "lo"), state="up")
+        self.inside(EXCHANGE, partial(_write_sysctls, SYSCTLS | {"net/ipv4/ip_forward": "1"}))
+        for router in self.plan.of_kind("router"):
+            own = str(router.address)
+            block = block_of(own)
+            netlink, here = self.netlink(router.name), f"site{block}"
+            trunk, port = _index(netlink, TRUNK), _index(exchange, here)
+            shapes = {
+                self._block(way.receiver): (way.shape, way.seed)
+                for way in self.ways
+                if way.sender == router.name
+            }
+            links.trunk(netlink, trunk, shapes)
+            netlink.link("set", index=trunk, state="up")
+            exchange.link("set", index=port, state="up")
+            hardware = _hardware_address(exchange, here)
+            self._show_neighbour(netlink, trunk, EXCHANGE_ADDRESS, hardware, own)
+            netlink.route("add", dst=ALL_SITES, gateway=EXCHANGE_ADDRESS, oif=trunk)
+            hardware = _hardware_address(netlink, TRUNK)
+            self._show_neighbour(exchange, port, own, hardware, EXCHANGE_ADDRESS)
+            exchange.route("add", dst=prefix(block), gateway=own, oif=port)
 
 
 def topology_of(plan: Plan) -> Topo:
@@ -369,12 +460,29 @@ def topology_of(plan: Plan) -> Topo:
     for node in plan.nodes:
         topology.addHost(node.name)
     for link in plan.links:
-        topology.addLink(*link.ends)
+        if not _is_way(link):
+            topology.addLink(*link.ends, **_interface_at_router(plan, link))
+    if any(_is_way(link) for link in plan.links):
+        topology.addHost(EXCHANGE)
+        for router in plan.of_kind("router"):
+            port = f"site{block_of(str(router.address))}"
+            topology.addLink(router.name, EXCHANGE, intfName1=TRUNK, intfName2=port)
     switch = topology.addSwitch(MANAGEMENT_SWITCH)
     for node in plan.nodes:
         if node.management_address:
             topology.addLink(node.name, switch)
     return topology
+
+
+def _is_way(link: Link) -> bool:
+    """Whether a link is a way between two sites, and so has no interfaces of its own."""
+    return link.roles == (ROUTER, ROUTER)
+
+
+def _interface_at_router(plan: Plan, link: Link) -> dict[str, str]:
+    """A router has hundreds of them: the names that Mininet would give would be too long."""
+    host, other = link.ends
+    return {"intfName2": f"to-{host}"} if plan.node(other).kind == ROUTER else {}
 
 
 @contextmanager
@@ -423,8 +531,8 @@ def _index(netlink: IPRoute, interface: str) -> int:
     return int(index)
 
 
-def _hardware_address(netlink: IPRoute, direction: Direction) -> str:
-    (link,) = netlink.get_links(_index(netlink, direction.receiving_interface))
+def _hardware_address(netlink: IPRoute, interface: str) -> str:
+    (link,) = netlink.get_links(_index(netlink, interface))
     return str(link.get_attr("IFLA_ADDRESS"))
 
 

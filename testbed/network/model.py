@@ -4,16 +4,21 @@ What is here can be written as JSON and read again, so that a plan may hold it. 
 it, such as the ways that packets take, is computed (`testbed.network.routes`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveInt, model_validator
 
+from testbed.queue_disciplines import FIFO
+
 Kind = Literal["client", "relay", "server", "authority", "router"]
 Flag = Literal["guard", "exit"]
-Discipline = Literal["fifo", "fq_codel"]
 RelayClass = Literal["guard", "exit", "both", "middle"]
+
+FULL_SIZE_PACKET_BYTES = 1514
+"""An Ethernet frame with a payload of 1500 bytes, as the qdiscs of the links count it."""
 
 RELAY_CLASSES: tuple[RelayClass, ...] = ("guard", "exit", "both", "middle")
 """By a relay's flags: one of them, both, or neither."""
@@ -74,22 +79,63 @@ class Shape(NetworkPart):
     """What one direction of a link does to packets.
 
     Attributes:
-        rate_bit_per_s: None: no limit.
+        rate_bit_per_s: what it carries, counted in whole Ethernet frames; None: no limit.
         delay_ms: one way.
         jitter_ms: the delay's standard deviation.
         loss: the share of packets that are lost, independently of each other.
+        bundles: whether TCP's bundles of segments cross as one, and are lost as one. Then `loss`
+            is of bundles.
+        largest_bundle_segments: how many segments a bundle has at most; None: as many as TCP likes.
         queue_packets: room for packets that wait, beyond those in the delay line.
-        discipline: how what waits is queued.
-        queue_in_sender: whether what waits is in the sender's own network card.
+        queue_in_sender: what waits is in the sender's own network card, so that its TCP knows of
+            it. Only without delay and loss.
+        queue_discipline: one of `testbed.queue_disciplines`.
+        queue_parameters: what the scenario says of it, by the names of its keys there.
     """
 
     rate_bit_per_s: PositiveInt | None = None
     delay_ms: NonNegativeFloat = 0.0
     jitter_ms: NonNegativeFloat = 0.0
     loss: NonNegativeFloat = 0.0
+    bundles: bool = False
+    largest_bundle_segments: PositiveInt | None = None
     queue_packets: PositiveInt = 1000
-    discipline: Discipline = "fifo"
     queue_in_sender: bool = False
+    queue_discipline: str = FIFO
+    queue_parameters: dict[str, bool | int | str] = {}
+
+    @property
+    def queue_kind(self) -> str:
+        """What there is to say of the queue beside its length: empty for a plain FIFO."""
+        parts = [
+            "" if self.queue_discipline == FIFO else self.queue_discipline,
+            *(f"{name} {value}" for name, value in self.queue_parameters.items()),
+            "sender's" if self.queue_in_sender else "",
+            "bundles" if self.bundles else "",
+            f"of {self.largest_bundle_segments}" if self.largest_bundle_segments else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def holds_packets(self) -> int:
+        """What a full link holds in full-size packets: bandwidth-delay product and queue."""
+        bits_under_way = (self.rate_bit_per_s or 0) * self.delay_ms / 1000
+        return math.ceil(bits_under_way / (8 * FULL_SIZE_PACKET_BYTES)) + self.queue_packets
+
+    def then(self, following: "Shape") -> "Shape":
+        """This one and another one after it, as one.
+
+        The lesser rate and queue count, delays add up, and of independent losses what both keep is
+        kept. Exact where only one of them has a rate; with two, the first queue is left out.
+        """
+        rates = [one.rate_bit_per_s for one in (self, following) if one.rate_bit_per_s]
+        return Shape(
+            rate_bit_per_s=min(rates, default=None),
+            delay_ms=self.delay_ms + following.delay_ms,
+            jitter_ms=math.hypot(self.jitter_ms, following.jitter_ms),
+            loss=1 - (1 - self.loss) * (1 - following.loss),
+            queue_packets=min(self.queue_packets, following.queue_packets),
+        )
 
 
 class Link(NetworkPart):
@@ -98,6 +144,10 @@ class Link(NetworkPart):
     ends: tuple[str, str]
     there: Shape
     back: Shape
+
+    def shape_from(self, sender: str) -> Shape:
+        """The shape of the direction away from one of the ends."""
+        return self.there if sender == self.ends[0] else self.back
 
     def directions(self) -> Iterator[tuple[str, str, Shape]]:
         """Sender, receiver and shape of each direction."""

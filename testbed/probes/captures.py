@@ -13,7 +13,7 @@ from pathlib import Path
 
 from testbed.errors import InputError, TestbedError
 from testbed.lab.network import Direction, Lab
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.probes.record import Record
 from testbed.toml_file import shown, suggestion
 

@@ -4,16 +4,19 @@ What the shared link carries is `probes.premise`'s.
 """
 
 import asyncio
+import re
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from stem.control import EventType
 from stem.response.events import CircuitBandwidthEvent, LogEvent
 
 from testbed.lab.network import Lab
-from testbed.plan import Plan
-from testbed.probes.premise import TELLING_S, Check, probe_all_circuits
+from testbed.plan_model import Plan
+from testbed.probes.premise import TELLING_S, Check, none_of, probe_all_circuits
 from testbed.tor.choices import CONGESTION_CONTROL_OPTION, has_fixed_window
-from testbed.tor.circuits import LEGS, Circuits, Leg, ParallelCircuits, linked_legs
+from testbed.tor.circuits import LEGS, Circuits, Leg, PolicysCircuits, linked_legs
+from testbed.tor.configuration import has_weights
 from testbed.tor.network import TorNetwork
 
 NOT_KNOWN = "not known to this Tor"
@@ -29,9 +32,44 @@ _SCHEDULER_BY_MESSAGE = {
 async def choices_in_effect(lab: Lab, network: TorNetwork) -> list[Check]:
     """The checks of all choices, before measuring."""
     checks = [await _check_congestion_control(lab, network), await _check_scheduler(network)]
-    if lab.plan.tor.conflux:
+    if lab.plan.tor.conflux and lab.plan.paths:
         checks.append(check_linked_sets(lab.plan, network, "before"))
     return checks
+
+
+def weights_in_effect(plan: Plan, network: TorNetwork) -> Iterator[Check]:
+    """Whether the consensus has the plan's weights, and the bandwidth weights that follow.
+
+    As the first client has it. Without weights in the plan there is nothing to check.
+    """
+    if not has_weights(plan):
+        return
+    relays = plan.of_kind("relay")
+    controller = network[plan.clients[0]].controller
+    seen = {status.fingerprint: status.bandwidth for status in controller.get_network_statuses()}
+    wrong = [
+        f"{relay.name} weighs {weight}, not {relay.weight}"
+        for relay in relays
+        if (weight := seen.get(network.fingerprints[relay.name])) != relay.weight
+    ]
+    yield none_of("relays with another weight in the consensus", wrong)
+    consensus = controller.get_info("dir/status-vote/current/consensus-microdesc")
+    found = re.search(r"^bandwidth-weights (.+)$", consensus, re.MULTILINE)
+    told = found[1].split() if found else []
+    weights = {name: int(value) for name, value in (one.split("=") for one in told)}
+    expected = plan.bandwidth_weights
+    yield Check(
+        name="bandwidth weights in the consensus",
+        expected=_said(expected),
+        observed=_said(weights),
+        ok=weights == expected,
+        value=dict(weights),
+        bound=expected,
+    )
+
+
+def _said(weights: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={value}" for name, value in weights.items()) or "none"
 
 
 async def _check_congestion_control(lab: Lab, network: TorNetwork) -> Check:
@@ -42,7 +80,7 @@ async def _check_congestion_control(lab: Lab, network: TorNetwork) -> Check:
     congestion control would tell of none either way, so that nothing is judged by that.
     """
     name = "clients whose circuit has congestion control"
-    clients = set(lab.plan.paths)
+    clients = set(lab.plan.clients)
     if not network.knows(CONGESTION_CONTROL_OPTION):
         return Check(name, f"0 of {len(clients)}", NOT_KNOWN, ok=None)
     with_window: set[str] = set()
@@ -116,10 +154,11 @@ def check_spread(plan: Plan, circuits: Circuits) -> Check:
     uniform = plan.tor.stream_rule == "uniform"
     spread, wrong = [], []
     for each in circuits:
-        assert isinstance(each, ParallelCircuits)
-        counts = [each.streams[circuit] for circuit in str(each.circuit).split(",")]
+        assert isinstance(each, PolicysCircuits)
+        counts = [each.opened[circuit.number] for circuit in each.circuits()]
         spread.append(f"{each.client}: {' '.join(map(str, counts))}")
-        if max(counts) - min(counts) > 1 + each.unopened:
+        unopened = each.given.total() - each.opened.total()
+        if max(counts) - min(counts) > 1 + unopened:
             wrong.append(each.client)
     return Check(
         name="streams on each circuit",

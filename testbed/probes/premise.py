@@ -8,19 +8,24 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 from stem.control import EventType
 from stem.response.events import CellStatsEvent
 
-from testbed.lab.network import Lab
-from testbed.plan import Plan
+from testbed.lab.links import LinkCounters
+from testbed.lab.network import Direction, Lab
+from testbed.plan_model import FIXED, Plan
 from testbed.probes.record import Record
 from testbed.probes.round_trip import PROBE_TIMEOUT_S, probe_target, round_trip_ms_of
 from testbed.probes.sockets import ConnectionTable
 from testbed.tor.circuits import Circuits, linked_legs
 from testbed.tor.network import TorNetwork
+
+MOST_NAMED = 20
+"""Of what must not be, in a check's sentence."""
 
 TELLING_S = 2.5
 """Tor tells of the last second's cells once a second."""
@@ -28,12 +33,17 @@ TELLING_S = 2.5
 
 @dataclass(frozen=True)
 class Check:
-    """One line of `summary.json`'s `checks`; `ok` is None where there was nothing to judge by."""
+    """One line of `summary.json`'s `checks`; `ok` is None where there was nothing to judge by.
+
+    `value` and `bound` are what was judged, as numbers by name; None where there are none.
+    """
 
     name: str
     expected: str
     observed: str
     ok: bool | None
+    value: Mapping[str, float] | None = None
+    bound: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ def expected_shared_link(plan: Plan) -> SharedLink:
     Circuits are built twice (`experiment`), and connections that are shared by circuits' numbers go
     on where the first ones ended: with more connections than circuits some are new.
     """
-    circuits = len(plan.paths) * plan.tor.parallel_circuits
+    circuits = len(plan.clients) * plan.tor.parallel_circuits
     if most := plan.tor.connections_per_pair:
         return SharedLink(min(most, 2 * circuits), circuits, math.ceil(circuits / most))
     if most := plan.tor.per_circuit_up_to:
@@ -75,7 +85,7 @@ def expected_shared_link(plan: Plan) -> SharedLink:
 
 def kept_connections(plan: Plan) -> int:
     """How many connections stay on the shared link when its first circuits are gone."""
-    circuits = len(plan.paths) * plan.tor.parallel_circuits
+    circuits = len(plan.clients) * plan.tor.parallel_circuits
     if most := plan.tor.connections_per_pair or plan.tor.per_circuit_up_to:
         return min(most, circuits)
     return 0 if plan.tor.premise == "one connection per circuit" else 1
@@ -98,8 +108,8 @@ def _legs_across_shared_link(plan: Plan, network: TorNetwork) -> int:
 
     A probe takes only one leg, so that the other would not show in the relay's statistics.
     """
-    first, second = (network.fingerprints[relay] for relay in plan.shared_link)
-    legs = [leg for client in plan.paths for leg in linked_legs(network[client])]
+    first, second = (network.fingerprints[relay] for relay in plan.shared_link or ())
+    legs = [leg for client in plan.clients for leg in linked_legs(network[client])]
     return sum((first, second) in pairwise(leg.hops) for leg in legs)
 
 
@@ -110,8 +120,8 @@ async def _circuits_by_connection(lab: Lab, network: TorNetwork) -> list[int]:
     relay keeps a record for each cell while they are on. Each client sends a probe through its
     circuit meanwhile, so that every circuit shows.
     """
-    plan = lab.plan
-    relay = network[plan.shared_link[0]].controller
+    first, _ = lab.plan.shared_link or ("", "")
+    relay = network[first].controller
     circuits_by_connection: dict[str, set[str]] = defaultdict(set)
 
     def on_cells(event: CellStatsEvent) -> None:
@@ -128,15 +138,18 @@ async def _circuits_by_connection(lab: Lab, network: TorNetwork) -> list[int]:
 
 async def probe_all_circuits(lab: Lab, network: TorNetwork) -> None:
     """Send a probe through each circuit of each client, and wait for Tor to tell of its cells."""
-    server = lab.plan.nodes_with("server")[0]
-    async with probe_target(lab, server.name):
+    plan = lab.plan
+    async with probe_target(lab):
         probes = [
             asyncio.wait_for(
-                round_trip_ms_of(network[client].files.probe_socket, str(server.address)),
+                round_trip_ms_of(
+                    network[client].files.probe_socket,
+                    str(plan.node(plan.server_of(client)).address),
+                ),
                 PROBE_TIMEOUT_S,
             )
-            for client in lab.plan.paths
-            for _ in range(lab.plan.tor.parallel_circuits)
+            for client in plan.clients
+            for _ in range(plan.tor.parallel_circuits)
         ]
         await asyncio.gather(*probes, return_exceptions=True)  # who doesn't answer isn't seen
         await asyncio.sleep(TELLING_S)
@@ -145,61 +158,78 @@ async def probe_all_circuits(lab: Lab, network: TorNetwork) -> None:
 def check_shared_link(plan: Plan, seen: SharedLink, when: str) -> Check:
     """Whether the shared link is what the variant promises."""
     expected = expected_shared_link(plan)
-    return Check(f"shared link {when} measuring", str(expected), str(seen), seen == expected)
+    name = f"shared link {when} measuring"
+    return Check(name, str(expected), str(seen), seen == expected, asdict(seen), asdict(expected))
 
 
-def checks_after(network: TorNetwork, circuits: Circuits, asked: dict[str, str]) -> list[Check]:
+def checks_after(
+    plan: Plan, network: TorNetwork, circuits: Circuits, before: dict[str, str]
+) -> Iterator[Check]:
     """Checks of the whole run: all Tors alive, circuits the same, no stream on another one.
 
     Args:
-        asked: each client's circuit when measuring began.
+        before: each client's circuits when measuring began.
     """
-    ended = network.ended()
-    changed = [
-        f"{circuit.client}: {circuit.status} {circuit.circuit}"
-        for circuit in circuits
-        if circuit.status != "BUILT" or circuit.circuit != asked[circuit.client]
-    ]
+    yield none_of("Tors that ended", network.ended())
+    if plan.policy.name == FIXED:
+        changed = [
+            f"{client}: {state}"
+            for client, state in circuits.states().items()
+            if state != before[client]
+        ]
+        yield none_of("circuits that changed", changed)
     strays = [
         f"{circuit.client}: circuit {stray}" for circuit in circuits for stray in circuit.strays
     ]
-    return [
-        none_of("Tors that ended", ended),
-        none_of("circuits that changed", changed),
-        none_of("streams on other circuits", strays),
-    ]
+    yield none_of("streams on other circuits", strays)
 
 
 def record_links(lab: Lab, when: str, record: Record) -> None:
     """Write down what each direction of each link has counted so far.
 
     The sender's side is what its qdiscs counted, the receiver's what its interface counted. A row's
-    time is that of its reading's begin.
+    time is that of its reading's begin. A way from site to site has no interface of its own at its
+    end: there the receiver's side is null.
     """
     for direction in lab.directions:
         time_s = time.time()
         sent = lab.counters(direction)
-        received_packets, received_bytes = lab.arrivals(direction)
-        record.links.add(
-            {
-                "time_s": time_s,
-                "when": when,
-                "sender": direction.sender,
-                "receiver": direction.receiver,
-                "sent_packets": sent.sent_packets,
-                "sent_bytes": sent.sent_bytes,
-                "dropped_packets": sent.dropped_packets,
-                "overflowed_packets": sent.overflowed_packets,
-                "bundled_segments": sent.bundled_segments,
-                "received_packets": received_packets,
-                "received_bytes": received_bytes,
-            }
-        )
+        _add_link(record, time_s, when, direction, sent, lab.arrivals(direction))
+    time_s = time.time()
+    for way, sent in lab.way_counters():
+        _add_link(record, time_s, when, way, sent, (None, None))
+
+
+def _add_link(
+    record: Record,
+    time_s: float,
+    when: str,
+    direction: Direction,
+    sent: LinkCounters,
+    arrived: tuple[int, int] | tuple[None, None],
+) -> None:
+    received_packets, received_bytes = arrived
+    record.links.add(
+        {
+            "time_s": time_s,
+            "when": when,
+            "sender": direction.sender,
+            "receiver": direction.receiver,
+            "sent_packets": sent.sent_packets,
+            "sent_bytes": sent.sent_bytes,
+            "dropped_packets": sent.dropped_packets,
+            "overflowed_packets": sent.overflowed_packets,
+            "bundled_segments": sent.bundled_segments,
+            "received_packets": received_packets,
+            "received_bytes": received_bytes,
+        }
+    )
 
 
 def none_of(name: str, found: list[str]) -> Check:
     """A check that holds if nothing was found."""
-    return Check(name, "none", ", ".join(found) or "none", not found)
+    told = ", ".join(found[:MOST_NAMED]) + (" …" if len(found) > MOST_NAMED else "")
+    return Check(name, "none", told or "none", not found, {"count": len(found)}, {"count": 0})
 
 
 def _counted(number: int, what: str) -> str:

@@ -43,6 +43,7 @@ class Record(AbstractContextManager["Record"]):
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.circuits = Rows(directory / "circuits.jsonl")
+        self.streams = Rows(directory / "streams.jsonl")
         self.round_trips = Rows(directory / "round_trips.jsonl")
         self.sockets = Rows(directory / "sockets.jsonl")
         self.competing = Rows(directory / "competing.jsonl")

@@ -15,7 +15,6 @@ from pathlib import Path
 from testbed.lab.network import Lab
 from testbed.probes.record import Rows
 from testbed.probes.sockets import ESTABLISHED, NodeDiagSocket
-from testbed.topology import RELAY_ROLES
 from testbed.tor.configuration import OR_PORT
 from testbed.tor.network import TorNetwork
 
@@ -96,7 +95,7 @@ def _is_socket(file: Path) -> bool:
 
 def _probes(lab: Lab, network: TorNetwork) -> list[RelayProbe]:
     """One of each relay. As of samples: pyroute2 runs an event loop of its own."""
-    relays = [node.name for node in lab.plan.nodes_with(*RELAY_ROLES)]
+    relays = [node.name for node in lab.plan.of_kind("relay")]
     return [RelayProbe(lab, relay, network[relay].process.pid) for relay in relays]
 
 

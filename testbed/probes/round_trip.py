@@ -8,11 +8,13 @@ import socket
 import struct
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from testbed.lab.network import Lab
+from testbed.policies.interface import PROBE_PORT
 from testbed.probes.record import Record
 
 PROBE_INTERVAL_S = 1.0
@@ -20,9 +22,6 @@ PROBE_INTERVAL_S = 1.0
 
 PROBE_TIMEOUT_S = 60.0
 """Longer than a stream's window of 249 kB takes at 10 kB/s, and a queue of 6 s besides."""
-
-PROBE_PORT = 9
-"""The server's port that takes connections and says nothing: the discard service's (RFC 863)."""
 
 _SOCKS_SUCCEEDED = 0
 
@@ -74,17 +73,19 @@ async def probe_steadily(
 
 
 @asynccontextmanager
-async def probe_target(lab: Lab, server: str) -> AsyncIterator[None]:
-    """The server's end of the probes, as long as the context lasts: it reads until the end."""
+async def probe_target(lab: Lab) -> AsyncIterator[None]:
+    """The servers' ends of the probes, as long as the context lasts: they read until the end."""
 
     async def discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             await reader.read()
         writer.close()
 
-    address = (str(lab.plan.node(server).address), PROBE_PORT)
-    listening = lab.inside(server, lambda: socket.create_server(address))
-    async with await asyncio.start_server(discard, sock=listening):
+    async with AsyncExitStack() as stack:
+        for server in lab.plan.of_kind("server"):
+            address = (str(server.address), PROBE_PORT)
+            listening = lab.inside(server.name, partial(socket.create_server, address))
+            await stack.enter_async_context(await asyncio.start_server(discard, sock=listening))
         yield
 
 

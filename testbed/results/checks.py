@@ -12,9 +12,11 @@ from itertools import pairwise
 import polars
 
 from testbed.errors import TestbedError
-from testbed.plan import FULL_SIZE_PACKET_BYTES, Competing, Link, Plan
+from testbed.network.model import FULL_SIZE_PACKET_BYTES, Shape
+from testbed.plan_model import Competing, Plan
+from testbed.results.invariants import invariants
 from testbed.results.summary import Check
-from testbed.results.tables import Recorded
+from testbed.results.tables import Recorded, Tables
 
 LOSS_CONFIDENCE = 0.9999
 """So that one sound check in 10 000 fails by chance: a batch has hundreds of them."""
@@ -31,8 +33,10 @@ LEGS = 2
 DURATION_TOLERANCE = 0.01
 SAMPLE_INTERVAL_S = 0.5
 """As in `probes.sockets`, which needs the machine's own packages to be imported."""
-MISSED_S = 1.9 * SAMPLE_INTERVAL_S
-"""So far apart, two samples lack one between them; late by less than that it may be."""
+HEARTBEAT_INTERVAL_S = 1.0
+"""A generator's."""
+MISSED = 1.9
+"""So many intervals apart, two samples lack one between them; late by less than that it may be."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class DirectionCounts:
         overflowed_packets: that found the queue full, or that its discipline chose to drop.
     """
 
-    link: Link
+    shape: Shape
     sender: str
     receiver: str
     roles: tuple[str, str]
@@ -67,7 +71,7 @@ class DirectionCounts:
     @property
     def departures(self) -> int:
         """What crossed: packets, or bundles where they cross as one."""
-        return self.sent_packets - (self.bundled_segments if self.link.bundles else 0)
+        return self.sent_packets - (self.bundled_segments if self.shape.bundles else 0)
 
     @property
     def offered(self) -> int:
@@ -93,7 +97,8 @@ def computed_checks(plan: Plan, recorded: Recorded) -> list[Check]:
             )
             for entry in plan.competing
         ),
-        clock_check(plan, recorded.tables.sockets),
+        *invariants(plan, recorded.tables),
+        clock_check(plan, recorded.tables),
     ]
 
 
@@ -106,14 +111,14 @@ def loss_checks(directions: Iterable[DirectionCounts]) -> Iterator[Check]:
     """
     groups: dict[tuple[tuple[str, str], float], list[DirectionCounts]] = defaultdict(list)
     for direction in directions:
-        if direction.link.loss > 0:
-            groups[direction.roles, direction.link.loss].append(direction)
+        if direction.shape.loss > 0:
+            groups[direction.roles, direction.shape.loss].append(direction)
     for (roles, loss), group in groups.items():
         yield _loss_check(f"loss from {roles[0]} to {roles[1]}", loss, group)
 
 
 def _loss_check(name: str, loss: float, group: list[DirectionCounts]) -> Check:
-    in_bundles = group[0].link.bundles
+    in_bundles = group[0].shape.bundles
     things = "bundles" if in_bundles else "packets"
     # Which directions are judged must not depend on their losses, beyond what sent and lost say.
     judged = [direction for direction in group if direction.offered >= LEAST_PACKETS]
@@ -155,9 +160,10 @@ def crossing_checks(directions: Iterable[DirectionCounts]) -> Iterator[Check]:
     frame. A link with the queue in its sender lets bundles pass, which are taken apart behind it.
     Where bundles cross as one, as many of them must arrive as have passed.
     """
-    all_directions = list(directions)
-    whole = [one for one in all_directions if one.link.bundles]
-    apart = [one for one in all_directions if not (one.link.bundles or one.link.queue_in_sender)]
+    # Ways from site to site are one interface's for all that come in: nobody counts theirs.
+    all_directions = [one for one in directions if one.roles != ("router", "router")]
+    whole = [one for one in all_directions if one.shape.bundles]
+    apart = [one for one in all_directions if not (one.shape.bundles or one.shape.queue_in_sender)]
     if apart:
         bundled = [text for direction in apart if (text := _bundling(direction))]
         yield Check(
@@ -205,7 +211,8 @@ def _between_readings(direction: DirectionCounts) -> int:
         return 0
     mean_bytes = direction.sent_bytes / direction.departures
     readings_s = 2 * READING_S
-    return math.ceil(direction.link.rate_bit_per_s * readings_s / 8 / mean_bytes)
+    rate_bit_per_s = direction.shape.rate_bit_per_s or math.inf
+    return math.ceil(rate_bit_per_s * readings_s / 8 / mean_bytes)
 
 
 def queue_drops(plan: Plan, recorded: Recorded) -> str:
@@ -239,7 +246,9 @@ def leg_checks(plan: Plan, queues: polars.DataFrame) -> Iterator[Check]:
     By the cells that left the exit towards the clients: before and after measuring a probe takes
     one leg only, so that the other wouldn't show.
     """
-    if not (plan.tor.conflux and plan.tor.premise == "one connection per circuit"):
+    if not (
+        plan.shared_link and plan.tor.conflux and plan.tor.premise == "one connection per circuit"
+    ):
         return
     exit_relay = plan.shared_link[1]
     circuits = queues.filter(relay=exit_relay).group_by("connection").agg(polars.n_unique("queue"))
@@ -275,35 +284,42 @@ def competing_check(
     )
 
 
-def clock_check(plan: Plan, sockets: polars.DataFrame) -> Check:
-    """Whether the samples of the shared link, taken by the machine's clock, cover the duration.
+def clock_check(plan: Plan, tables: Tables) -> Check:
+    """Whether what was told steadily, by the machine's clock, covers the duration.
 
-    A clock that jumped, a sampler that could not keep up, or a shared link that ended early
-    show here. Of the link's two ends it is the one with less.
+    That is the samples of the shared link, of its two ends that with less; where there is none, the
+    generators' heartbeats, one a second of each client. A clock that jumped, a sampler that could
+    not keep up, or a link that ended early show here.
     """
+    if plan.shared_link:
+        what, interval_s = "samples", SAMPLE_INTERVAL_S
+        steady = [tables.sockets.filter(node=node) for node in plan.shared_link]
+    else:
+        what, interval_s = "heartbeats", HEARTBEAT_INTERVAL_S
+        steady = [tables.delivered.filter(client=client) for client in plan.clients]
     covered_s = min(
-        _covered_s(sockets.filter(node=node)["time_s"].unique().sort().to_list())
-        for node in plan.shared_link
+        _covered_s(table["time_s"].unique().sort().to_list(), interval_s) for table in steady
     )
     # A duration need not be a multiple of the interval.
-    tolerance_s = max(DURATION_TOLERANCE * plan.duration_s, SAMPLE_INTERVAL_S)
+    tolerance_s = max(DURATION_TOLERANCE * plan.duration_s, interval_s)
+    lasted_on = not plan.shared_link and covered_s > plan.duration_s  # until all transfers ended
     return Check(
         name="duration by the machine's clock",
-        expected=f"samples of {plan.duration_s:g} s, {tolerance_s:g} s more or less",
+        expected=f"{what} of {plan.duration_s:g} s, {tolerance_s:g} s more or less",
         observed=f"{covered_s:.2f} s",
-        ok=abs(covered_s - plan.duration_s) <= tolerance_s,
+        ok=lasted_on or abs(covered_s - plan.duration_s) <= tolerance_s,
     )
 
 
-def _covered_s(times_s: list[float]) -> float:
+def _covered_s(times_s: list[float], interval_s: float = SAMPLE_INTERVAL_S) -> float:
     """How long there were samples: each stands for the time to the next one.
 
     A sample may be late. But where the next one is missing it stands for an interval only, so that
     a hole does not count, wherever it is.
     """
     steps_s = (later - earlier for earlier, later in pairwise(times_s))
-    whole_s = sum(step if step < MISSED_S else SAMPLE_INTERVAL_S for step in steps_s)
-    return whole_s + SAMPLE_INTERVAL_S if times_s else 0.0
+    whole_s = sum(step if step < MISSED * interval_s else interval_s for step in steps_s)
+    return whole_s + interval_s if times_s else 0.0
 
 
 def _directions(plan: Plan, links: polars.DataFrame) -> Iterator[DirectionCounts]:
@@ -311,7 +327,9 @@ def _directions(plan: Plan, links: polars.DataFrame) -> Iterator[DirectionCounts
         (row["when"], row["sender"], row["receiver"]): row for row in links.iter_rows(named=True)
     }
     for link in plan.links:
-        for ends, roles in ((link.ends, link.roles), (link.ends[::-1], link.roles[::-1])):
+        for sender, receiver, shape in link.directions():
+            ends = (sender, receiver)
+            roles = link.roles if ends == link.ends else link.roles[::-1]
             try:
                 before, after = readings["before", *ends], readings["after", *ends]
             except KeyError as missing:
@@ -321,7 +339,7 @@ def _directions(plan: Plan, links: polars.DataFrame) -> Iterator[DirectionCounts
                 ) from None
             overflowed = after["overflowed_packets"] - before["overflowed_packets"]
             yield DirectionCounts(
-                link=link,
+                shape=shape,
                 sender=ends[0],
                 receiver=ends[1],
                 roles=(roles[0], roles[1]),
@@ -330,6 +348,7 @@ def _directions(plan: Plan, links: polars.DataFrame) -> Iterator[DirectionCounts
                 lost_packets=after["dropped_packets"] - before["dropped_packets"] - overflowed,
                 overflowed_packets=overflowed,
                 bundled_segments=after["bundled_segments"] - before["bundled_segments"],
-                received_packets=after["received_packets"] - before["received_packets"],
-                received_bytes=after["received_bytes"] - before["received_bytes"],
+                received_packets=(after["received_packets"] or 0)
+                - (before["received_packets"] or 0),
+                received_bytes=(after["received_bytes"] or 0) - (before["received_bytes"] or 0),
             )

@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from testbed.errors import TestbedError, reason_of
-from testbed.plan import Patch, Plan
+from testbed.plan_model import Patch, Plan
 from testbed.results.checks import computed_checks, queue_drops
 from testbed.results.figures import delivered_mb, figures
 from testbed.results.fingerprint import Contents

@@ -3,13 +3,12 @@
 Whether they count is said by checks; figures over many runs are the analysis's.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import polars
 
-from testbed.plan import Competing, Plan
+from testbed.plan_model import Competing, Plan
 from testbed.results.streaming import judged_seconds
 from testbed.results.summary import (
     CompetingFigures,
@@ -25,7 +24,6 @@ from testbed.results.summary import (
     WithoutOutliers,
 )
 from testbed.results.tables import Recorded, Tables, stream_round_trip_ms, throughput_mb_per_s
-from testbed.topology import RELAY_ROLES
 from testbed.traffic.models import MODELS
 
 _BY_TRAFFIC_ONLY = {
@@ -41,7 +39,7 @@ Analysis, 1977), as Liu and Lin have them."""
 LINKS_BETWEEN_RELAYS = 2
 """That each byte crosses: guard to middle and middle to exit, or the other way."""
 
-_SHARED_LINK = re.compile(r"(\d+) connections?, (\d+) circuits?\b")
+_SHARED_LINK = "shared link before measuring"
 
 
 def figures(plan: Plan, recorded: Recorded) -> dict[str, Any]:
@@ -202,7 +200,8 @@ def wire_bytes_per_byte(
     times the two such links on a circuit's way. None beside competing streams, whose bytes no
     counter tells apart, if nothing was delivered, and if the links weren't counted.
     """
-    between = [link.ends for link in plan.links if set(link.roles) <= set(RELAY_ROLES)]
+    relays = {node.name for node in plan.of_kind("relay")}
+    between = [link.ends for link in plan.links if set(link.ends) <= relays]
     directions = {ends for link in between for ends in (link, link[::-1])}
     ways = polars.DataFrame(
         list(directions), schema={"sender": polars.String, "receiver": polars.String}, orient="row"
@@ -264,11 +263,5 @@ def _number(value: object) -> float | None:
 
 
 def _shared_link(checks: list[dict[str, Any]]) -> SharedLinkCounts:
-    for check in checks:
-        if check["name"] == "shared link before measuring":
-            if found := _SHARED_LINK.match(check["observed"]):
-                return SharedLinkCounts(
-                    connections=int(found.group(1)), circuits=int(found.group(2))
-                )
-            break
-    return SharedLinkCounts(connections=None, circuits=None)
+    seen = next((one["value"] for one in checks if one["name"] == _SHARED_LINK), None) or {}
+    return SharedLinkCounts(connections=seen.get("connections"), circuits=seen.get("circuits"))

@@ -19,10 +19,15 @@ SHOWN_DIGITS = 16
 
 FOLDERS = ("testbed", "tor-configs/torrc")
 AROUND_RUNS = (
-    *("batch", "network", "setup", "bare_host.py", "bench.py", "cli.py", "repeats.py", "shell.py"),
+    *("batch", "setup", "bare_host.py", "bench.py", "cli.py", "repeats.py", "shell.py"),
     *("up_to_date.py", "verify.py"),
+    *("network/bandwidth_weights.py", "network/consensus.py", "network/distilled.py"),
+    *("network/distilled_places.py", "network/drawn.py", "network/exit_policies.py"),
+    *("network/finding.py", "network/places.py", "network/positions.py", "network/routes.py"),
+    *("network/sampled.py", "network/show.py", "network/summary.py"),
 )
-"""What of `testbed` has no part in a run. What `setup` builds, the builds' keys tell."""
+"""What of `testbed` has no part in a run. What `setup` builds, the builds' keys tell; and what is
+drawn, the plan."""
 
 Manifest = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.results import debian
 from testbed.results.made_by import FILES, files_sha256
 from testbed.results.summary import Check

@@ -13,7 +13,7 @@ import polars
 from pydantic import ValidationError
 
 from testbed.errors import TestbedError
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.results.fingerprint import Contents
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, makers
 from testbed.results.manifest import FINGERPRINT, FORMAT, MANIFEST, SHA256
@@ -92,6 +92,11 @@ class Run:
         return self._table("circuits")
 
     @cached_property
+    def streams(self) -> polars.DataFrame:
+        """Tor's stream events: which circuit carried which; older runs have none."""
+        return self._table("streams")
+
+    @cached_property
     def round_trips(self) -> polars.DataFrame:
         """Probes of the circuits."""
         return self._table("round_trips")
@@ -108,7 +113,7 @@ class Run:
 
     @cached_property
     def queues(self) -> polars.DataFrame:
-        """Cells through Tor's queues in front of the shared link, second by second."""
+        """Cells through the queues of the relays that are watched, second by second."""
         return self._table("queues")
 
     @cached_property

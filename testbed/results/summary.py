@@ -21,12 +21,15 @@ class Check(_Part):
 
     Attributes:
         ok: whether it holds; None if there was too little to judge by.
+        value, bound: what was judged and what by, as numbers by name; None where there are none.
     """
 
     name: str
     expected: str
     observed: str
     ok: bool | None
+    value: dict[str, float] | None = None
+    bound: dict[str, float] | None = None
 
     @property
     def failed(self) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 import polars
 
 from testbed.errors import TestbedError
-from testbed.plan import Plan
+from testbed.plan_model import Plan
+from testbed.policies.interface import PROBE_PORT
 from testbed.traffic.tgen_log import STEPS, Transfer, generator_log, read_heartbeats, read_transfers
 
 Schema = Mapping[str, type[polars.DataType]]
@@ -52,6 +53,8 @@ SCHEMAS: Mapping[str, Schema] = {
         "ok": _FLAG,
         "error": _TEXT,
         "measured": _FLAG,
+        "circuit": _TEXT,
+        "path": _TEXT,
     },
     "circuits": {
         "time_s": _NUMBER,
@@ -62,6 +65,15 @@ SCHEMAS: Mapping[str, Schema] = {
         "since_extend_s": _NUMBER,
         "hops": _TEXT,
         "reason": _TEXT,
+    },
+    "streams": {
+        "time_s": _NUMBER,
+        "client": _TEXT,
+        "stream": _TEXT,
+        "status": _TEXT,
+        "circuit": _TEXT,
+        "path": _TEXT,
+        "target": _TEXT,
     },
     "round_trips": {
         "sent_s": _NUMBER,
@@ -82,6 +94,8 @@ SCHEMAS: Mapping[str, Schema] = {
         "relay": _TEXT,
         "queue": _TEXT,
         "connection": _TEXT,
+        "next_queue": _TEXT,
+        "next_connection": _TEXT,
         "removed_cells": _COUNT,
         "waited_ms": _COUNT,
     },
@@ -110,32 +124,40 @@ SCHEMAS: Mapping[str, Schema] = {
 """Columns by table; all times are Unix times of the machine's clock.
 
 `transfers` has TGen's streams, one a row, with the times of their steps, null if a step was not
-reached; `measured` are those that began before measuring ended. `time_to_last_byte_s` of a whole
+reached; `measured` are those that began before measuring ended; `circuit` is Tor's number of the
+circuit that carried it, and `path` the names of its relays. `time_to_last_byte_s` of a whole
 upload is to the server's word that the last byte has come.
 `delivered` has what a client's generator moved since its heartbeat before, a second earlier. The
-others' columns are those of `CircuitChange`, `RoundTrip`, `SocketSample` (`sockets` and
-`competing`), `QueueSample`, `RelaySample` and `record_links`.
+others' columns are those of `CircuitChange`, `StreamChange`, `RoundTrip`, `SocketSample`
+(`sockets` and `competing`), `QueueSample`, `RelaySample` and `record_links`.
 """
 
 _OLDER_STEPS = ("time_to_first_byte_s", "time_to_last_byte_s")
 YOUNGER_COLUMNS: Mapping[str, Sequence[str]] = {
     "links": ("overflowed_packets",),
+    "queues": ("next_queue", "next_connection"),
     "transfers": (
         *(column for column in _STEP_COLUMNS if column not in _OLDER_STEPS),
-        "sent_bytes",
+        *("circuit", "path", "sent_bytes"),
     ),
 }
 """Columns that older runs lack, by table: they are read as nulls."""
 
-YOUNGER_TABLES = ("relays",)
+YOUNGER_TABLES = ("streams", "relays")
 """Tables that older runs lack: they are read as empty."""
+
+_ASKS_WITHIN_S = 1.0
+"""In what time after a transfer's beginning its stream is asked for, at the latest."""
 
 _FROM_LOGS = ("transfers", "delivered")
 """Made of the generators' logs; the others of the experiment's rows."""
 
 _PROGRESS: Schema = {"time_s": _NUMBER, "step": _TEXT, "done_s": _NUMBER, "of_s": _NUMBER}
 _NOTES: Schema = {"time_s": _NUMBER, "text": _TEXT}
-_CHECKS: Schema = {"name": _TEXT, "expected": _TEXT, "observed": _TEXT, "ok": _FLAG}
+_CHECKS: Schema = {
+    **{"name": _TEXT, "expected": _TEXT, "observed": _TEXT, "ok": _FLAG},
+    **{"value": polars.Struct, "bound": polars.Struct},
+}
 
 
 @dataclass(frozen=True)
@@ -144,6 +166,7 @@ class Tables:
 
     transfers: polars.DataFrame
     circuits: polars.DataFrame
+    streams: polars.DataFrame
     round_trips: polars.DataFrame
     delivered: polars.DataFrame
     sockets: polars.DataFrame
@@ -163,7 +186,7 @@ class Recorded:
     """Everything that an experiment has recorded.
 
     Attributes:
-        checks: rows with name, expected, observed and ok.
+        checks: rows by the keys of `summary.Check`.
         notes: in the order in which they were written.
         measuring_start_s: Unix time on the machine's clock.
     """
@@ -183,15 +206,17 @@ def read_recorded(directory: Path, plan: Plan) -> Recorded:
     """
     raw, logs = directory / "raw", directory / "logs"
     start_s = _measuring_start_s(raw / "progress.jsonl")
+    recorded = {
+        name: _table(raw / f"{name}.jsonl", schema)
+        for name, schema in SCHEMAS.items()
+        if name not in _FROM_LOGS
+    }
+    transfers = _transfers(logs, plan, start_s + plan.duration_s)
     return Recorded(
         tables=Tables(
-            transfers=_transfers(logs, plan, start_s + plan.duration_s),
+            transfers=_with_circuits(transfers, recorded["streams"]),
             delivered=_delivered(logs, plan),
-            **{
-                name: _table(raw / f"{name}.jsonl", schema)
-                for name, schema in SCHEMAS.items()
-                if name not in _FROM_LOGS
-            },
+            **recorded,
         ),
         checks=_rows(raw / "checks.jsonl", _CHECKS),
         notes=[row["text"] for row in _rows(raw / "notes.jsonl", _NOTES)],
@@ -241,6 +266,40 @@ def _transfers(logs: Path, plan: Plan, end_s: float) -> polars.DataFrame:
     return polars.DataFrame(rows, schema=SCHEMAS["transfers"]).sort("start_s", "client")
 
 
+def _with_circuits(transfers: polars.DataFrame, streams: polars.DataFrame) -> polars.DataFrame:
+    """The transfers with the circuit of each: that of its stream, the first since it began.
+
+    A generator plays one transfer at a time, and asks for its stream within an instant. Where Tor
+    detached a stream and tried another circuit, the last one counts that succeeded.
+    """
+    probes = polars.col("target").str.ends_with(f":{PROBE_PORT}")
+    begun = (
+        streams.filter(~probes, status="NEW")
+        .select("client", "stream", start_s="time_s", number=polars.int_range(polars.len()))
+        .sort("start_s", "number")
+    )
+    carried = (
+        streams.filter(status="SUCCEEDED")
+        .group_by("client", "stream", maintain_order=True)
+        .agg(polars.col("circuit").last(), polars.col("path").last())
+    )
+    of_transfers = (
+        transfers.drop("circuit", "path")
+        .sort("start_s", "client")
+        .join_asof(
+            begun.drop("number"),
+            on="start_s",
+            by="client",
+            strategy="forward",
+            tolerance=_ASKS_WITHIN_S,
+            check_sortedness=False,
+        )
+        .join(carried, on=["client", "stream"], how="left", maintain_order="left")
+        .drop("stream")
+    )
+    return of_transfers.select(*SCHEMAS["transfers"])
+
+
 def _delivered(logs: Path, plan: Plan) -> polars.DataFrame:
     rows = [
         {
@@ -267,6 +326,8 @@ def _transfer_row(transfer: Transfer, measured: bool) -> dict[str, Any]:
         "ok": transfer.ok,
         "error": transfer.error,
         "measured": measured,
+        "circuit": None,
+        "path": None,
     }
 
 

@@ -59,6 +59,39 @@ CHOICES: Mapping[str, Settings] = {
 """The settings by the variant's key, then by its value."""
 
 
+MOST_SIDE_BY_SIDE = 32
+"""Circuits of a client, or connections between two relays, side by side: as many circuits as a Tor
+lets be under construction at a time (MaxClientCircuitsPending), on a connection each."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A key of a variant whose value is a number of connections or circuits side by side.
+
+    Attributes:
+        patch: without which it means nothing.
+        options: of each relay's torrc, with `$number` for the key's value, by which the relays get
+            to know it; none of a client's own.
+    """
+
+    patch: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+NUMBERS: Mapping[str, Number] = {
+    "connections_per_pair": Number(
+        "connections-per-pair.patch",
+        {"ConnectionsPerPair": "$number", "PerCircuitConnections": "0"},
+    ),
+    "per_circuit_up_to": Number(
+        "connections-per-pair.patch",
+        {"ConnectionsPerPair": "$number", "PerCircuitConnections": "1"},
+    ),
+    "parallel_circuits": Number("per-circuit-connections.patch"),
+}
+"""By the variant's key."""
+
+
 CONGESTION_CONTROL_OPTION = "__AlwaysCongestionControl"
 """An option that a Tor knows if and only if it has congestion control of circuits (0.4.7)."""
 

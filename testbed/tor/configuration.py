@@ -4,12 +4,12 @@ No value here is a variant's: those come with the plan and stand at the end of t
 """
 
 import ipaddress
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from testbed.plan import Node, Plan
+from testbed.plan_model import FIXED, TOR, Node, Plan
 from testbed.toml_file import PROJECT
 
 TEMPLATES = PROJECT / "tor-configs" / "torrc"
@@ -18,14 +18,6 @@ AUTHORITY_OR_PORT = 5000
 AUTHORITY_DIR_PORT = 7000
 OR_PORT = 9001
 SOCKS_PORT = 9050
-
-_TEMPLATE_BY_ROLE = {
-    "authority": "authority",
-    "guard": "relay",
-    "middle": "relay",
-    "exit": "exit",
-    "client": "client",
-}
 
 
 @dataclass(frozen=True)
@@ -55,6 +47,11 @@ class TorFiles:
         return self.directory / "data"
 
     @property
+    def bandwidths(self) -> Path:
+        """An authority's file of the relays' weights."""
+        return self.directory / "v3bw"
+
+    @property
     def control_socket(self) -> Path:
         """The control port, a UNIX socket."""
         return self.directory / "control"
@@ -69,7 +66,7 @@ def torrc(
     plan: Plan,
     node: Node,
     files: TorFiles,
-    identity: AuthorityIdentity,
+    identities: Mapping[str, AuthorityIdentity],
     options: Container[str] | None = None,
 ) -> str:
     """The configuration of one Tor.
@@ -77,27 +74,44 @@ def torrc(
     The variant's lines come last; among several lines of one option Tor takes the last.
 
     Args:
+        identities: the authorities', by their names.
         options: those that this Tor knows, in lower case. A line of the testbed's own with another
             one stays as a comment; one of the variant's stays as it is, for Tor to refuse. None if
             it knows all.
     """
-    values = _values(plan, node, files, identity)
-    templates = ["all", _TEMPLATE_BY_ROLE[node.role]]
-    if plan.tor.conflux and node.role == "client":
-        templates.append("conflux")
+    values = _values(plan, node, files, identities)
+    templates = ["all", *_templates(plan, node)]
     parts = [_filled(name, values) for name in templates]
     if options is not None:
         parts = [_with_known_lines(part, options) for part in parts]
     return "\n".join([*parts, "# The variant's own.", *_variant_lines(plan, node), ""])
 
 
-def authority_line(plan: Plan, identity: AuthorityIdentity) -> str:
-    """The value of DirAuthority: the lab's authority, the only one that any of its Tors knows."""
-    authority = plan.nodes_with("authority")[0]
-    return (
-        f"{authority.name} orport={AUTHORITY_OR_PORT} v3ident={identity.v3_identity}"
-        f" {authority.management_address}:{AUTHORITY_DIR_PORT} {identity.fingerprint}"
-    )
+def _templates(plan: Plan, node: Node) -> Iterator[str]:
+    if node.kind == "relay":
+        yield "exit" if "exit" in node.flags else "relay"
+        return
+    yield node.kind
+    if node.kind == "authority" and has_weights(plan):
+        yield "weights"
+    if node.kind == "client":
+        yield "client-tor" if plan.policy.name == TOR else "client-attached"
+        if plan.tor.conflux and plan.paths:
+            yield "conflux"
+
+
+def has_weights(plan: Plan) -> bool:
+    """Whether the plan says the relays' weights in the consensus."""
+    return any(relay.weight is not None for relay in plan.of_kind("relay"))
+
+
+def authority_lines(plan: Plan, identities: Mapping[str, AuthorityIdentity]) -> list[str]:
+    """The values of DirAuthority: the lab's authorities, the only ones that its Tors know."""
+    return [
+        f"{node.name} orport={AUTHORITY_OR_PORT} v3ident={identities[node.name].v3_identity}"
+        f" {node.management_address}:{AUTHORITY_DIR_PORT} {identities[node.name].fingerprint}"
+        for node in plan.of_kind("authority")
+    ]
 
 
 def socks_proxy(node: Node) -> tuple[str, int]:
@@ -110,14 +124,19 @@ def socks_proxy(node: Node) -> tuple[str, int]:
 
 
 def _values(
-    plan: Plan, node: Node, files: TorFiles, identity: AuthorityIdentity
+    plan: Plan, node: Node, files: TorFiles, identities: Mapping[str, AuthorityIdentity]
 ) -> dict[str, object]:
     parameters = plan.tor.consensus_params
     return {
         "name": node.name,
         "address": node.address,
         "management_address": node.management_address,
-        "authority_line": authority_line(plan, identity),
+        "authority_lines": "\n".join(
+            f"DirAuthority {line}" for line in authority_lines(plan, identities)
+        ),
+        "bandwidths": files.bandwidths,
+        "dir_cache": int(plan.policy.entry_guards),
+        "use_entry_guards": int(plan.policy.entry_guards),
         "authority_or_port": AUTHORITY_OR_PORT,
         "authority_dir_port": AUTHORITY_DIR_PORT,
         "or_port": OR_PORT,
@@ -126,25 +145,25 @@ def _values(
         "control_socket": files.control_socket,
         "probe_socket": files.probe_socket,
         "log_file": files.log,
-        "guard_addresses": _addresses(plan, "guard"),
-        "middle_addresses": _addresses(plan, "middle"),
-        "exit_addresses": _addresses(plan, "exit"),
+        "guard_addresses": _addresses(plan, lambda relay: "guard" in relay.flags),
+        "middle_addresses": _addresses(plan, lambda relay: not relay.flags),
+        "exit_addresses": _addresses(plan, lambda relay: "exit" in relay.flags),
         "consensus_params": " ".join(f"{name}={value}" for name, value in parameters.items()),
         "exit_policy": "\n".join(_exit_policy(plan)),
     }
 
 
 def _exit_policy(plan: Plan) -> Iterator[str]:
-    for server in plan.nodes_with("server"):
+    for server in plan.of_kind("server"):
         yield f"ExitPolicy accept {server.address}:*"
-    if plan.tor.conflux:
+    if plan.tor.conflux or plan.policy.name != FIXED:
         # A client that chooses the exit itself goes by the summary of its policy, in which one
         # address counts for nothing (proposal 141). The exit has no way to any other.
         yield "ExitPolicy accept *:*"
 
 
-def _addresses(plan: Plan, role: str) -> str:
-    return ",".join(str(node.address) for node in plan.nodes_with(role))
+def _addresses(plan: Plan, wanted: Callable[[Node], bool]) -> str:
+    return ",".join(str(relay.address) for relay in plan.of_kind("relay") if wanted(relay))
 
 
 def _filled(name: str, values: dict[str, object]) -> str:
@@ -162,9 +181,9 @@ def _with_known_lines(part: str, options: Container[str]) -> str:
 
 def _variant_lines(plan: Plan, node: Node) -> list[str]:
     sets = [plan.tor.torrc_all]
-    if node.role == "client":
+    if node.kind == "client":
         sets.append(plan.tor.torrc_client)
-    elif node.role != "authority":
+    elif node.kind == "relay":
         sets.append(plan.tor.torrc_relay)
     return [
         f"{option} {value}"

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ from stem.control import Controller
 
 from testbed.errors import TestbedError
 from testbed.lab.network import Lab
-from testbed.plan import Node, Plan
-from testbed.topology import RELAY_ROLES
+from testbed.network.model import Kind
+from testbed.plan_model import Node, Plan
 from testbed.tor.choices import CONGESTION_CONTROL_OPTION, asks_for_congestion_control
 from testbed.tor.configuration import (
     AUTHORITY_DIR_PORT,
     AUTHORITY_OR_PORT,
     AuthorityIdentity,
     TorFiles,
+    has_weights,
     torrc,
 )
 
@@ -51,13 +53,19 @@ torrc the vote is held 12 s after."""
 LATEST_CALL_S = 4
 """After an interval's beginning, for the vote to be held in it."""
 
-FLAGS_BY_ROLE = {
-    "guard": {"Guard", "Running", "Valid", "Fast"},
-    "middle": {"Running", "Valid", "Fast"},
-    "exit": {"Exit", "Running", "Valid", "Fast"},
-}
+FLAGS = {"guard": "Guard", "exit": "Exit"}
+FLAGS_OF_ALL = {"Running", "Valid"}
+FLAG_WITHOUT_WEIGHTS = "Fast"
 """What the consensus must say of each relay before a client starts. Not Stable: in real time a
-relay that starts a second after the others is not, and no circuit of ours asks for it."""
+relay that starts a second after the others is not, and no circuit of ours asks for it. Fast all are
+if they weigh the same; else that is for the authorities to say."""
+
+TORS: tuple[Kind, ...] = ("authority", "relay", "client")
+"""The kinds of nodes that run Tor, in the order in which they start."""
+
+
+Question = Callable[[], object]
+"""Whose answer says that something is there, or nothing."""
 
 
 @dataclass
@@ -103,7 +111,7 @@ class TorNetwork:
         self.fingerprints = {
             name: tor.controller.get_info("fingerprint")
             for name, tor in self.tors.items()
-            if tor.node.role in RELAY_ROLES
+            if tor.node.kind == "relay"
         }
 
     def ended(self) -> list[str]:
@@ -133,18 +141,20 @@ def bootstrapped_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterat
     files = _files(plan, state, logs)
     for each in files.values():
         each.data.mkdir(parents=True, mode=0o700)
-    authority = plan.nodes_with("authority")[0]
-    _make_authority_keys(authority, files[authority.name], binary)
+    for authority in plan.of_kind("authority"):
+        _make_authority_keys(authority, files[authority.name], binary)
     with _started_as_asked(lab, binary, files) as (network, start):
-        start(authority)
-        for relay in plan.nodes_with(*RELAY_ROLES):
-            start(relay)
+        for node in (node for kind in TORS[:2] for node in plan.of_kind(kind)):
+            start(node)
         network.learn_fingerprints()
-        _let_vote(network.fingerprints, network[authority.name].controller)
-        _wait_for_consensus(plan, network, network[authority.name].controller)
-        for client in plan.nodes_with("client"):
+        _say_weights(plan, network)
+        authorities = [network[one.name].controller for one in plan.of_kind("authority")]
+        _let_vote(network.fingerprints, authorities)
+        for authority in authorities:
+            _wait_for_consensus(plan, network, authority)
+        for client in plan.of_kind("client"):
             start(client)
-        _wait_for_knowledge(plan, network, [*RELAY_ROLES, "client"])
+        _wait_for_knowledge(plan, network)
         yield network
 
 
@@ -156,10 +166,11 @@ def resumed_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[To
     """
     plan = lab.plan
     with _started_as_asked(lab, binary, _files(plan, state, logs)) as (network, start):
-        for node in plan.nodes_with("authority", *RELAY_ROLES, "client"):
+        for node in (node for kind in TORS for node in plan.of_kind(kind)):
             start(node)
         network.learn_fingerprints()
-        _wait_for_knowledge(plan, network, [*RELAY_ROLES, "client"])
+        _say_weights(plan, network)
+        _wait_for_knowledge(plan, network)
         yield network
 
 
@@ -170,14 +181,16 @@ def _started_as_asked(
     """A network that has the Tors that were started, and what starts one; ends them in reverse."""
     for each in files.values():
         each.directory.chmod(0o700)
-    authority = lab.plan.nodes_with("authority")[0]
-    identity = _authority_identity(authority, files[authority.name], binary)
+    identities = {
+        node.name: _authority_identity(node, files[node.name], binary)
+        for node in lab.plan.of_kind("authority")
+    }
     network = TorNetwork({}, {}, _known_options(binary))
     _refuse_unknown_congestion_control(lab.plan, network)
     with ExitStack() as stack:
 
         def start(node: Node) -> None:
-            tor = _started(lab, node, files[node.name], identity, binary, network.options)
+            tor = _started(lab, node, files[node.name], identities, binary, network.options)
             stack.callback(_end, tor)
             network.tors[node.name] = tor
 
@@ -188,7 +201,7 @@ def _started_as_asked(
 def _files(plan: Plan, state: Path, logs: Path) -> dict[str, TorFiles]:
     return {
         node.name: TorFiles(node.name, state / node.name, logs / f"tor-{node.name}.log")
-        for node in plan.nodes_with("authority", *RELAY_ROLES, "client")
+        for node in plan.of_kind(*TORS)
     }
 
 
@@ -272,11 +285,11 @@ def _started(
     lab: Lab,
     node: Node,
     files: TorFiles,
-    identity: AuthorityIdentity,
+    identities: Mapping[str, AuthorityIdentity],
     binary: Path,
     options: Collection[str],
 ) -> RunningTor:
-    files.torrc.write_text(torrc(lab.plan, node, files, identity, options))
+    files.torrc.write_text(torrc(lab.plan, node, files, identities, options))
     command: list[str | Path] = [
         *(binary, "--hush", "-f", files.torrc),
         *("--defaults-torrc", "/dev/null"),
@@ -345,22 +358,47 @@ def _last_words(log: Path) -> list[str]:
     return (warnings or lines)[-LAST_WORDS:]
 
 
-def _let_vote(fingerprints: Mapping[str, str], authority: Controller) -> None:
-    """Wait until the authority knows all relays, and let it hold its first vote soon after.
+def _still_missing(pending: list[tuple[Question, str]]) -> Iterator[str]:
+    """What comes first of what isn't there yet; what has come is taken out and asked no more."""
+    while pending:
+        is_there, name = pending[0]
+        if not is_there():
+            yield name
+            return
+        del pending[0]
 
-    Not at once: it counts a relay as running only after a connection to it.
+
+def _say_weights(plan: Plan, network: TorNetwork) -> None:
+    """Give the authorities the relays' weights as scanners do (bandwidth-file-spec 1.0)."""
+    if not has_weights(plan):
+        return
+    lines = [f"{int(time.time())}\n"]
+    for relay in plan.of_kind("relay"):
+        lines.append(f"node_id=${network.fingerprints[relay.name]} bw={relay.weight}\n")
+    for authority in plan.of_kind("authority"):
+        network[authority.name].files.bandwidths.write_text("".join(lines))
+
+
+def _let_vote(fingerprints: Mapping[str, str], authorities: Sequence[Controller]) -> None:
+    """Wait until the authorities know all relays, and let them hold their first vote soon after.
+
+    Not at once: they count a relay as running only after a connection to it.
     """
-
-    def missing() -> Iterator[str]:
-        for relay, fingerprint in fingerprints.items():
-            if not authority.get_info(f"desc/id/{fingerprint}", ""):
-                yield f"{relay}'s descriptor at the authority"
-
+    pending: list[tuple[Question, str]] = [
+        (
+            partial(authority.get_info, f"desc/id/{fingerprint}", ""),
+            f"{relay}'s descriptor at the authority",
+        )
+        for authority in authorities
+        for relay, fingerprint in fingerprints.items()
+    ]
+    missing = partial(_still_missing, pending)
     wait_until(missing, PUBLICATION_TIMEOUT_S, "waiting for the relays")
     since_beginning_s = time.time() % FIRST_VOTE_INTERVAL_S
     if since_beginning_s > LATEST_CALL_S:
         time.sleep(FIRST_VOTE_INTERVAL_S - since_beginning_s)
-    authority.set_conf("TestingV3AuthInitialVotingInterval", f"{FIRST_VOTE_INTERVAL_S} seconds")
+    for authority in authorities:
+        authority.set_conf("TestingV3AuthInitialVotingInterval", f"{FIRST_VOTE_INTERVAL_S} seconds")
 
 
 def _wait_for_consensus(plan: Plan, network: TorNetwork, authority: Controller) -> None:
@@ -372,27 +410,32 @@ def _wait_for_consensus(plan: Plan, network: TorNetwork, authority: Controller) 
         except DescriptorUnavailable:
             yield "a consensus"
             return
-        for relay in plan.nodes_with(*RELAY_ROLES):
-            flags = FLAGS_BY_ROLE[relay.role] - listed.get(network.fingerprints[relay.name], set())
+        for relay in plan.of_kind("relay"):
+            wanted = FLAGS_OF_ALL | {FLAGS[flag] for flag in relay.flags}
+            if not has_weights(plan):
+                wanted.add(FLAG_WITHOUT_WEIGHTS)
+            flags = wanted - listed.get(network.fingerprints[relay.name], set())
             if flags:
                 yield f"{relay.name} with the flags {' '.join(sorted(flags))} in the consensus"
 
     wait_until(missing, CONSENSUS_TIMEOUT_S, "waiting for the consensus")
 
 
-def _wait_for_knowledge(plan: Plan, network: TorNetwork, roles: Sequence[str]) -> None:
-    """Wait until every Tor of these roles has the consensus and every relay's descriptor.
+def _wait_for_knowledge(plan: Plan, network: TorNetwork) -> None:
+    """Wait until every relay and client has the consensus and every relay's descriptor.
 
     A relay that doesn't know its neighbour refuses the streams that come from it.
     """
-
-    def missing() -> Iterator[str]:
-        for node in plan.nodes_with(*roles):
-            controller = network[node.name].controller
-            for relay, fingerprint in network.fingerprints.items():
-                if relay != node.name and not controller.get_info(f"md/id/{fingerprint}", ""):
-                    yield f"{node.name}'s descriptor of {relay}"
-
+    pending: list[tuple[Question, str]] = [
+        (
+            partial(network[node.name].controller.get_info, f"md/id/{fingerprint}", ""),
+            f"{node.name}'s descriptor of {relay}",
+        )
+        for node in plan.of_kind("relay", "client")
+        for relay, fingerprint in network.fingerprints.items()
+        if relay != node.name
+    ]
+    missing = partial(_still_missing, pending)
     wait_until(missing, KNOWLEDGE_TIMEOUT_S, "waiting for descriptors")
 
 

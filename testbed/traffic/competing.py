@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from testbed.lab.network import Lab
-from testbed.plan import Competing
+from testbed.plan_model import Competing
 
 LONGEST_S = 86_400
 """What iperf3 takes at most. Its streams are ended from outside when measuring ends: its own end

@@ -1,0 +1,51 @@
+"""Plans of older versions in today's form: plain data in, plain data out.
+
+What a key means is said in `testbed.plan`; keys that were added since have their defaults there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.network.model import Flag, Kind
+
+_OF_BOTH_DIRECTIONS = (
+    *("rate_bit_per_s", "delay_ms", "loss", "bundles"),
+    *("queue_packets", "queue_in_sender", "queue_discipline", "queue_parameters"),
+)
+"""What a link said of both directions alike, until each got a shape of its own."""
+
+KIND_BY_ROLE: Mapping[str, Kind] = {
+    "client": "client",
+    "server": "server",
+    "authority": "authority",
+}
+"""Of the roles that aren't relays."""
+
+FLAGS_BY_ROLE: Mapping[str, tuple[Flag, ...]] = {"guard": ("guard",), "exit": ("exit",)}
+
+
+def in_todays_form(plan: Any) -> Any:  # noqa: ANN401
+    """The same plan, if it is one; what is in today's form already stays as it is."""
+    if not isinstance(plan, Mapping):
+        return plan
+    changed = dict(plan)
+    for key, upgrade in (("nodes", _node), ("links", _link)):
+        if isinstance(parts := plan.get(key), list | tuple):
+            changed[key] = [upgrade(part) if isinstance(part, Mapping) else part for part in parts]
+    return changed
+
+
+def _node(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    role = node.get("role")
+    if "kind" in node or not isinstance(role, str):
+        return node
+    flags = list(FLAGS_BY_ROLE.get(role, ()))
+    return {**node, "kind": KIND_BY_ROLE.get(role, "relay"), "flags": flags}
+
+
+def _link(link: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "there" in link or "rate_bit_per_s" not in link:
+        return link
+    shape = {key: link[key] for key in _OF_BOTH_DIRECTIONS if key in link}
+    others = {key: value for key, value in link.items() if key not in shape}
+    return {**others, "there": shape, "back": dict(shape)}

@@ -1,0 +1,67 @@
+"""A user's policy: the class in a Python file, for the plan as text and for the machine as a class.
+
+What such a class is, is said in `testbed.policies.interface`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import InputError
+from testbed.plan_model import FIXED, TOR
+from testbed.plan_model import Policy as PlannedPolicy
+from testbed.policies.interface import Policy
+from testbed.toml_file import label, shown
+
+
+def read_policy(name: str, scenario: Path, *, entry_guards: bool) -> PlannedPolicy:
+    """The policy in a file, as the plan has it.
+
+    Args:
+        name: as the scenario has it; a path is seen from the scenario's file.
+
+    Raises:
+        InputError: there is no such file, it fails, or it has no policy or several.
+    """
+    key = f"{label(scenario)}: paths.policy = {shown(name)}"
+    path = scenario.parent / Path(name).expanduser()
+    if path.suffix != ".py":
+        raise InputError(f'{key}: is no policy: "{FIXED}", "{TOR}", or the path of a .py file')
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        raise InputError(f"{key}: can't be read: give the path as seen from the scenario") from None
+    try:
+        policy_class(source, path.name)
+    except InputError as error:
+        raise InputError(f"{key}: {error}") from error
+    return PlannedPolicy(name=path.stem, entry_guards=entry_guards, source=source)
+
+
+def policy_class(source: str, name: str) -> type[Policy]:
+    """The class that a file defines.
+
+    Args:
+        source: the file's text.
+        name: the file's, for what is told of it.
+
+    Raises:
+        InputError: the text fails, or it has no policy or several.
+    """
+    module: dict[str, Any] = {"__name__": f"policies.{Path(name).stem}"}
+    try:
+        exec(compile(source, name, "exec"), module)
+    except Exception as error:  # the file is the user's program: anything may come out of it
+        raise InputError(f"can't be imported: {error!r}") from error
+    classes = [
+        value
+        for value in module.values()
+        if isinstance(value, type)
+        and issubclass(value, Policy)
+        and value.__module__ == module["__name__"]
+    ]
+    if len(classes) != 1:
+        raise InputError(
+            f"defines {len(classes)} subclasses of Policy, not one"
+            " (from testbed.policies.interface import Policy)"
+        )
+    return classes[0]

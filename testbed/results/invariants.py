@@ -1,0 +1,102 @@
+"""What must hold between all pairs of relays that are watched: value, bound and verdict as data.
+
+They are queries over `queues`: which circuit had cells on which connection in which second.
+"""
+
+from collections.abc import Iterator
+
+import polars
+
+from testbed.plan_model import Plan, Tor
+from testbed.results.summary import Check
+from testbed.results.tables import Tables
+
+PER_CIRCUIT = "one connection per circuit"
+
+
+def invariants(plan: Plan, tables: Tables) -> Iterator[Check]:
+    """Those of a network whose relays are all watched."""
+    if plan.shared_link:
+        return
+    used = relay_connections(tables.queues)
+    if plan.tor.premise == PER_CIRCUIT:
+        yield sharing_check(used)
+    else:
+        yield connections_check(used, most_connections(plan.tor))
+
+
+def most_connections(tor: Tor) -> int:
+    """How many connections from one relay to another may carry circuits."""
+    return tor.connections_per_pair or tor.per_circuit_up_to or 1
+
+
+def relay_connections(queues: polars.DataFrame) -> polars.DataFrame:
+    """Which circuit crossed which connection between two relays, and when.
+
+    A circuit has one number on a connection, whichever end tells of it. So the relay that has that
+    number towards the server is the one before the relay that has it towards the client. (Numbers
+    are drawn by chance from 2^31, so that two connections hardly ever have the same.)
+
+    Returns:
+        A row for each circuit on each connection: relay (the one that tells of it), peer (the one
+        before it), connection, queue, first_s, last_s.
+    """
+    towards_server = queues.select(
+        polars.col("relay").alias("peer"), polars.col("next_queue").alias("queue")
+    ).drop_nulls()
+    return (
+        queues.join(towards_server.unique(), on="queue")
+        .filter(polars.col("relay") != polars.col("peer"))
+        .group_by("relay", "peer", "connection", "queue")
+        .agg(
+            polars.col("time_s").min().alias("first_s"), polars.col("time_s").max().alias("last_s")
+        )
+        .sort("relay", "peer", "connection", "queue")
+    )
+
+
+def sharing_check(used: polars.DataFrame) -> Check:
+    """Whether no connection between two relays carries two circuits at once.
+
+    At once they are if each had cells after the other one's first second and before its last: Tor
+    tells of a second when it is over, so that one after the other may meet in one.
+    """
+    pairs = used.join(used, on=["relay", "connection"]).filter(
+        polars.col("queue") < polars.col("queue_right"),
+        polars.max_horizontal("first_s", "first_s_right")
+        < polars.min_horizontal("last_s", "last_s_right") - 1.0,
+    )
+    shared = pairs.select("relay", "connection").unique().height
+    return _check("relay connections with several circuits at once", shared, 0, used)
+
+
+def connections_check(used: polars.DataFrame, bound: int = 1) -> Check:
+    """Whether two relays' circuits share so many connections, in each direction of asking for one.
+
+    Each of two relays opens a connection to the other if it has none. So there may be two if both
+    ask at once; Tor keeps both as long as circuits use them.
+    """
+    counts = used.group_by("relay", "peer").agg(polars.col("connection").n_unique())
+    most = int(counts["connection"].max() or 0)  # type: ignore[arg-type]
+    return _check(
+        "most connections that carry circuits from one relay to another", most, bound, used
+    )
+
+
+def _check(name: str, value: int, most: int, used: polars.DataFrame) -> Check:
+    pairs = used.select("relay", "peer").unique().height
+    connections = used.select("relay", "connection").unique().height
+    beside = f"{connections} connections of {pairs} pairs of relays, {used.height} circuits on them"
+    return Check(
+        name=name,
+        expected=f"at most {most}",
+        observed=f"{value}; {beside}",
+        ok=value <= most if used.height else None,
+        value={
+            "value": value,
+            "connections": connections,
+            "relay_pairs": pairs,
+            "circuits": used.height,
+        },
+        bound={"value": most},
+    )

@@ -1,0 +1,171 @@
+"""Policies: what a scenario may say of them, a user's class, which circuit carried what."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polars
+import pytest
+from machine import run_scenario
+
+from testbed.errors import InputError
+from testbed.plan import make_plan
+from testbed.policies.interface import Circuit, FixedPath, Relay, Stream
+from testbed.policies.parallel import STREAM_RULES, ParallelCircuits, hashing
+from testbed.policies.reading import policy_class
+from testbed.toml_file import PROJECT
+
+EXAMPLE = PROJECT / "docs" / "examples" / "TwoCircuits.toml"
+POLICY = EXAMPLE.with_name("two_circuits.py")
+SAMPLED = PROJECT / "scenarios" / "SmallNetwork.toml"
+
+
+class Client:
+    """A client whose circuits are open as soon as they are asked for."""
+
+    def __init__(self) -> None:
+        self.name = "client1"
+        self.path: tuple[str, ...] = ("guard1", "middle1", "exit1")
+        self.relays: Mapping[str, Relay] = {}
+        self.open: list[Circuit] = []
+
+    def circuits(self) -> Sequence[Circuit]:
+        return self.open
+
+    def extend(self, path: Sequence[str]) -> None:
+        self.open.append(Circuit(str(len(self.open) + 1), tuple(path), 0))
+
+    def close(self, circuit: Circuit) -> None:
+        self.open.remove(circuit)
+
+    def draw(self, purpose: str) -> float:
+        return 0.5
+
+
+def stream(number: int, *, is_probe: bool = False) -> Stream:
+    return Stream(str(number), f"127.0.0.1:{40000 + number}", "10.0.5.1:8888", is_probe)
+
+
+def scenario(folder: Path, policy: str, source: str | None = None) -> str:
+    if source is not None:
+        (folder / "mine.py").write_text(source)
+    file = folder / "Mine.toml"
+    file.write_text(EXAMPLE.read_text().replace("two_circuits.py", policy))
+    return str(file)
+
+
+def test_a_fixed_path_carries_everything() -> None:
+    policy = FixedPath(client := Client())
+    assert not policy.is_ready()
+    policy.prepare()
+    assert policy.is_ready()
+    assert [circuit.path for circuit in client.open] == [client.path]
+    assert policy.choose(stream(1)) == client.open[0]
+
+
+@pytest.mark.parametrize("rule", STREAM_RULES)
+def test_parallel_circuits_spread_the_streams(rule: str) -> None:
+    policy = ParallelCircuits(client := Client(), circuits=3, rule=rule)
+    policy.prepare()
+    assert policy.is_ready()
+    assert [circuit.path for circuit in client.open] == [client.path] * 3
+    by_rule = {
+        "uniform": [number % 3 for number in range(9)],
+        "hashing": [hashing(stream(number).source, "10.0.5.1:8888", 3) for number in range(9)],
+    }
+    taken = []
+    for number in range(9):
+        taken.append(client.open.index(policy.choose(stream(number))))
+        # Probes go round by themselves.
+        assert policy.choose(stream(100 + number, is_probe=True)) == client.open[number % 3]
+    assert taken == by_rule[rule]
+    client.close(client.open[0])
+    assert not policy.is_ready()
+
+
+@pytest.mark.parametrize("source", [EXAMPLE.read_text(), SAMPLED.read_text()])
+def test_one_says_how_many_circuits_there_are(tmp_path: Path, source: str) -> None:
+    file = tmp_path / "Mine.toml"
+    file.write_text(source)
+    (tmp_path / "two_circuits.py").write_text(POLICY.read_text())
+    with pytest.raises(InputError, match=r"mctor-3 has parallel_circuits = 3.*leave out one"):
+        make_plan(str(file), "mctor-3")
+
+
+def test_the_example_spreads_streams() -> None:
+    policy = policy_class(POLICY.read_text(), POLICY.name)(client := Client())
+    policy.prepare()
+    assert policy.is_ready()
+    client.open[0] = Circuit("1", client.path, streams=1)
+    assert policy.choose(stream(2)).number == "2"
+    assert policy.choose(stream(3, is_probe=True)).number == "1"
+    del client.open[1]
+    policy.circuit_closed("2")
+    assert policy.is_ready()
+
+
+def test_the_plan_has_the_files_text() -> None:
+    plan = make_plan(str(EXAMPLE), "vanilla")
+    assert (plan.policy.name, plan.policy.source) == ("two_circuits", POLICY.read_text())
+    assert make_plan("One", "vanilla").policy.name == "fixed"
+    assert make_plan("SmallNetwork", "vanilla").policy.name == "tor"
+
+
+@pytest.mark.parametrize(
+    ("policy", "source", "told"),
+    [
+        ("random", None, 'paths.policy = "random": is no policy: "fixed", "tor", or the path'),
+        ("mine.py", None, "can't be read: give the path as seen from the scenario"),
+        ("mine.py", "import nothing_of_that_name", "can't be imported: ModuleNotFoundError"),
+        ("mine.py", "1/0", "can't be imported: ZeroDivisionError"),
+        ("mine.py", "x = 1", "defines 0 subclasses of Policy, not one"),
+        ("mine.py", POLICY.read_text() + "\n\nclass Other(Policy): ...", "defines 2 subclasses"),
+    ],
+)
+def test_a_policy_that_is_none(tmp_path: Path, policy: str, source: str | None, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make_plan(scenario(tmp_path, policy, source), "vanilla")
+    assert told in str(caught.value)
+    assert "Mine.toml: paths.policy" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_drawn_network_has_no_fixed_paths(tmp_path: Path) -> None:
+    text = (PROJECT / "scenarios" / "SmallNetwork.toml").read_text()
+    file = tmp_path / "Mine.toml"
+    file.write_text(text + '\n[paths]\npolicy = "fixed"\n')
+    with pytest.raises(InputError, match="a drawn network has no paths"):
+        make_plan(str(file), "vanilla")
+
+
+def circuits_of(table: polars.DataFrame) -> polars.Series:
+    """How many circuits each client has used."""
+    return table.group_by("client").agg(polars.col("circuit").n_unique())["circuit"]
+
+
+@pytest.mark.experiment
+def test_the_example_for_real(tmp_path: Path) -> None:
+    run = run_scenario(tmp_path, str(EXAMPLE), "vanilla", 30)
+    carried = run.transfers.filter("ok")
+    assert carried["path"].unique().to_list() and carried["path"].null_count() == 0
+    assert set(carried.filter(client="client1")["path"]) == {"guard1,middle1,exit1"}
+    # A page, a pause, a page: in 30 s each client has used both circuits.
+    assert (
+        carried.group_by("client")
+        .agg(polars.col("circuit").n_unique().alias("circuits"))["circuits"]
+        .min()
+        == 2
+    )
+    probed = run.streams.filter(status="SUCCEEDED").filter(polars.col("target").str.ends_with(":9"))
+    assert (
+        probed.group_by("client")
+        .agg(polars.col("circuit").n_unique().alias("circuits"))["circuits"]
+        .max()
+        == 1
+    )
+
+
+@pytest.mark.experiment
+def test_a_policy_that_fails_while_it_runs(tmp_path: Path) -> None:
+    source = POLICY.read_text().replace("return min(", "raise LookupError('none') or min(")
+    with pytest.raises(AssertionError, match=r"policy mine: LookupError\('none'\)"):
+        run_scenario(tmp_path, scenario(tmp_path, "mine.py", source), "vanilla", 10)
