@@ -17,7 +17,7 @@ from analysis.figures.drawing import Drawing
 from analysis.metrics import THROUGHPUT
 from analysis.runs import Group
 from analysis.statistics import mean_interval
-from testbed.plan import Plan
+from testbed.plan_model import Plan
 from testbed.results import Run
 from testbed.toml_file import Value
 from testbed.units import loss_fraction
@@ -142,8 +142,8 @@ def _figure(key: str, lines: Mapping[str, Points], looks: style.Looks) -> Figure
 def _draw_cubic(figure: Figure, plan: Plan, greatest: float) -> None:
     """The two lines of the closed form, as far as the axis reaches."""
     (panel,) = figure.axes
-    (link,) = [one for one in plan.links if one.ends == plan.shared_link]
-    round_trip_s = 2 * link.delay_ms / 1000
+    shared = [link for link in plan.links if link.ends == plan.shared_link]
+    round_trip_s = sum(one.there.delay_ms + one.back.delay_ms for one in shared) / 1000
     if not round_trip_s or not greatest:
         return
     losses = np.linspace(greatest / _CURVE_POINTS, greatest, _CURVE_POINTS)
