@@ -121,12 +121,12 @@ def _scenario(groups: Runs, looks: style.Looks, folder: page.Folder) -> str:
     for traffic, duration_s in dict.fromkeys((one.traffic, one.duration_s) for one in groups):
         same = _only(groups, traffic=traffic, duration_s=duration_s)
         parts.append(page.subheading(f"{traffic}, {duration_s:g} s"))
-        parts += _comparison(same, folder)
+        parts += _comparison(same, looks, folder)
         parts += map(folder.figure, over_time(same, looks))
     return "".join(parts)
 
 
-def _comparison(groups: Runs, folder: page.Folder) -> list[str]:
+def _comparison(groups: Runs, looks: style.Looks, folder: page.Folder) -> list[str]:
     """The variants of one scenario, traffic model and duration; the first against each other."""
     first, *others = groups
     if not others:
@@ -134,7 +134,8 @@ def _comparison(groups: Runs, folder: page.Folder) -> list[str]:
     title = f"{first.scenario}, {first.traffic}, {first.duration_s:g} s"
     compared = compare(Found(groups, []), [group.variant for group in groups])
     parts = list(map(folder.table, comparison_tables(title, compared)))
-    if len(others) > 1 and (drawing := differences(title, f"differences-{slug(title)}", compared)):
+    drawing = differences(title, f"differences-{slug(title)}", compared, looks)
+    if len(others) > 1 and drawing:
         parts.append(folder.figure(drawing))
     return parts
 
