@@ -222,6 +222,7 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
         "streams": [
             stream_change("client1", "7", 0.0, "NEW", port=FIRST_PORT + 5),  # another one's
             stream_change("client1", "1", 0.0, "NEW", port=FIRST_PORT),
+            stream_change("client1", "7", 0.01, "SUCCEEDED", "9"),
             stream_change("client1", "1", 0.05, "SUCCEEDED", "3"),
             stream_change("client1", "2", 0.5, "NEW", target="10.0.5.1:9", port=50_000),
             stream_change("client1", "2", 0.6, "SUCCEEDED", "4", target="10.0.5.1:9"),
@@ -426,6 +427,9 @@ def test_reading_back(run: Path, plan: Plan) -> None:
     assert found.transfers["measured"].to_list() == [True, True, True, False]
     assert found.transfers["error"].to_list() == [None, None, "READ", None]
     assert found.transfers["start_s"][1] == pytest.approx(START_S, abs=1e-5)
+    # The first one's, by its port; another stream was asked for at the same moment.
+    assert found.transfers["port"].to_list() == [FIRST_PORT, FIRST_PORT, *[FIRST_PORT + 1] * 2]
+    assert found.transfers["circuit"].to_list() == ["3", None, None, None]
     assert found.circuits["since_extend_s"].null_count() == 1
     assert found.round_trips.height == 3
     assert found.sockets.height == 40
