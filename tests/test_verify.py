@@ -90,7 +90,7 @@ def test_an_equal_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = verified(capsys)
     assert status == cli.VALID == 0
     assert out == (
-        f"equal: all 10 tables, summary.json among them; fingerprint {fingerprint}\n"
+        f"equal: all 11 tables, summary.json among them; fingerprint {fingerprint}\n"
         "What it ran with is the same, as far as is recorded.\n"
     )
     assert err == ""
@@ -106,7 +106,7 @@ def test_the_first_difference_is_named(
     assert status == cli.DIFFERS == 3
     assert out.splitlines()[:2] == [
         "not equal: sockets, row 1, rtt_ms: 20.0 then, 20.5 now",
-        "9 of 10 tables are equal",
+        "10 of 11 tables are equal",
     ]
 
 
