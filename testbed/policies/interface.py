@@ -113,7 +113,7 @@ class Policy:
         raise NotImplementedError
 
     def circuit_closed(self, number: str) -> None:
-        """A circuit of the policy is open no more, by whoever's doing."""
+        """A circuit of the policy is open no more, by whoever's doing but the run's own end."""
 
 
 class FixedPath(Policy):

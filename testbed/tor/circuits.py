@@ -225,6 +225,8 @@ class PolicysCircuits(ClientCircuits):
         self._fingerprints = network.fingerprints
         self._own: dict[str, None] = {}
         """The circuits that the policy has asked for and that aren't closed, in that order."""
+        self._closing: set[str] = set()
+        """Those that the run itself closes: the policy isn't told, or it would replace them."""
         self._chosen: dict[str, str] = {}
         """The circuit of each stream that was given one and isn't open, by the stream's number."""
         self.given: Counter[str] = Counter()
@@ -239,6 +241,7 @@ class PolicysCircuits(ClientCircuits):
 
     def close_all(self) -> None:
         """Close them all."""
+        self._closing.update(self._own)
         for number in list(self._own):
             self._close(number)
 
@@ -315,7 +318,7 @@ class PolicysCircuits(ClientCircuits):
 
     def _on_circuit(self, event: CircuitEvent) -> None:
         super()._on_circuit(event)
-        if event.status in _ENDED and event.id in self._own:
+        if event.status in _ENDED and event.id in self._own and event.id not in self._closing:
             self._asked_of_user(partial(self._policy.circuit_closed, event.id))
 
     def _attach(self, event: StreamEvent) -> None:
@@ -427,8 +430,8 @@ def linked_legs(tor: RunningTor) -> list[Leg]:
 
 
 def _policy_of(plan: Plan) -> Callable[[Client], Policy]:
-    if plan.policy.source is not None:
-        return policy_class(plan.policy.source, f"{plan.policy.name}.py")
+    if plan.policy.text is not None:
+        return policy_class(plan.policy.text, f"{plan.policy.name}.py")
     if (circuits := plan.tor.parallel_circuits) > 1:
         return partial(ParallelCircuits, circuits=circuits, rule=plan.tor.stream_rule)
     return FixedPath
