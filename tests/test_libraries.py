@@ -63,7 +63,7 @@ def test_netem_is_told_its_delay_and_seed() -> None:
     own["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", sched_netem.get_parameters({}))]
     own.encode()
     link = make_plan("SharedDropping", "vanilla").links_between("middle", "exit")[0]
-    message = links._message(7, 1, 2, "netem", links._netem_options(link.there, seed=2**62 + 5))
+    message = links._qdisc(7, 1, 2, "netem", links._netem_options(link.there, seed=2**62 + 5))
     message.encode()
     # Length 12, the attribute's number, 64 bits.
     assert struct.pack("=HHq", 12, 10, 12_500_000) in message.data

@@ -54,14 +54,16 @@ said = {
     "sfq": dict(flows=64, depth=20, divisor=256, quantum_bytes=3028, perturb_s=7, headdrop=True),
     "fifo": dict(),
 }
-links = [link.model_copy(update=dict(queue_discipline=name, queue_parameters=parameters,
-                                     queue_packets=99, bundles=name == "cake"))
-         for link, (name, parameters) in zip(plan.links, said.items(), strict=True)]
+links = []
+for link, (name, parameters) in zip(plan.links, said.items(), strict=True):
+    shape = link.there.model_copy(update=dict(queue_discipline=name, queue_parameters=parameters,
+                                              queue_packets=99, bundles=name == "cake"))
+    links.append(link.model_copy(update=dict(there=shape, back=shape)))
 with running_lab(plan.model_copy(update={"links": tuple(links)})) as lab:
     for direction in lab.directions[::2]:
         show = ["tc", "-d", "-j", "qdisc", "show", "dev", direction.interface]
         told = lab.run(direction.sender, show)
-        print("qdiscs", json.dumps({direction.link.queue_discipline: json.loads(told)}))
+        print("qdiscs", json.dumps({direction.shape.queue_discipline: json.loads(told)}))
 """
 
 

@@ -428,15 +428,26 @@ def _wait_for_knowledge(plan: Plan, network: TorNetwork) -> None:
     """
     pending: list[tuple[Question, str]] = [
         (
-            partial(network[node.name].controller.get_info, f"md/id/{fingerprint}", ""),
-            f"{node.name}'s descriptor of {relay}",
+            partial(_knows, network[node.name].controller, _others(network, node)),
+            f"{node.name}'s descriptors of the relays",
         )
         for node in plan.of_kind("relay", "client")
-        for relay, fingerprint in network.fingerprints.items()
-        if relay != node.name
     ]
     missing = partial(_still_missing, pending)
     wait_until(missing, KNOWLEDGE_TIMEOUT_S, "waiting for descriptors")
+
+
+def _others(network: TorNetwork, node: Node) -> list[str]:
+    """The fingerprints of the relays that a node isn't itself."""
+    return [one for relay, one in network.fingerprints.items() if relay != node.name]
+
+
+def _knows(controller: Controller, fingerprints: Sequence[str]) -> bool:
+    """Whether a Tor has the descriptors of all these relays.
+
+    One question, and not one for each: for most of the time it has all or none of them.
+    """
+    return bool(controller.get_info([f"md/id/{one}" for one in fingerprints], {}))
 
 
 def _end(tor: RunningTor) -> None:
