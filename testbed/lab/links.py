@@ -4,7 +4,7 @@ Which links there are and what they do is the plan's; nodes and addresses are `l
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from socket import IPPROTO_ESP
 from typing import Any
@@ -336,13 +336,20 @@ def esp_packets(netlink: IPRoute, index: int) -> tuple[int, int]:
     return int(counted["rcnt"]), int(counted["rhit"])
 
 
-def counters(netlink: IPRoute, index: int) -> LinkCounters:
-    """Read the counters of an interface that `shape` has set up."""
-    qdiscs = {qdisc["handle"]: qdisc.get_attr("TCA_STATS") for qdisc in netlink.get_qdiscs(index)}
+def counters(netlink: IPRoute, indexes: Collection[int]) -> dict[int, LinkCounters]:
+    """Read the counters of interfaces that `shape` has set up, by their indexes."""
+    qdiscs: dict[int, dict[int, Any]] = {index: {} for index in indexes}
+    # Read after the qdiscs, HTB's count may be ahead by a packet under way, never behind.
+    for qdisc in netlink.get_qdiscs():
+        if qdisc["index"] in qdiscs:
+            qdiscs[qdisc["index"]][qdisc["handle"]] = qdisc.get_attr("TCA_STATS")
+    return {index: _counted(found, netlink.get_classes(index)) for index, found in qdiscs.items()}
+
+
+def _counted(qdiscs: Mapping[int, Any], htb_classes: Iterable[Any]) -> LinkCounters:
     queue = qdiscs[QUEUE_HANDLE]
     first = qdiscs.get(NETEM_HANDLE, queue)
-    # Read after the first one's, HTB's count may be ahead by a packet under way, never behind.
-    classes = {one["handle"]: one for one in netlink.get_classes(index)}
+    classes = {one["handle"]: one for one in htb_classes}
     bundled_segments = first["packets"] - classes[HTB_CLASS].get_attr("TCA_XSTATS")["lends"]
     return LinkCounters(
         sent_packets=first["packets"],

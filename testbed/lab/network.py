@@ -248,7 +248,17 @@ class Lab:
         index = self._index(direction.sender, direction.interface)
         if direction.interface == TRUNK:
             return links.trunk_counters(netlink, index)[self._block(direction.receiver)]
-        return links.counters(netlink, index)
+        return links.counters(netlink, [index])[index]
+
+    def sent(self) -> Iterator[tuple[Sequence[Direction], Sequence[links.LinkCounters]]]:
+        """The same for all directions of links, those away from one node at a time."""
+        by_sender: dict[str, list[Direction]] = defaultdict(list)
+        for direction in self.directions:
+            by_sender[direction.sender].append(direction)
+        for sender, directions in by_sender.items():
+            indexes = [self._index(sender, one.interface) for one in directions]
+            counted = links.counters(self.netlink(sender), indexes)
+            yield directions, [counted[index] for index in indexes]
 
     def arrivals(self, direction: Direction) -> tuple[int, int]:
         """The packets and bytes that have arrived at a direction's end since the lab began.
