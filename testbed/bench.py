@@ -28,6 +28,7 @@ from testbed.traffic.tgen_log import generator_log, read_heartbeats
 
 SCENARIO, VARIANT = "SharedDropping", "pctls"
 
+DURATION = "60 s"
 COUNTED_DURATION = "12 s"
 """Long enough for the window in which system calls are counted."""
 
