@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.metrics import METRICS, Metric
+from analysis.metrics import METRICS, NETWORK_METRICS, Metric
 from analysis.runs import Found
 from analysis.statistics import CONFIDENCE, Change, Figure, change, pair
 from analysis.tables import Table
+from analysis.whole_networks import is_drawn
 from analysis.wording import NOTHING, figure_text, percent, verdict_text
 
 
@@ -46,6 +47,7 @@ def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
     """
     runs = {group.variant: valid for group, valid in found.valid.items()}
     first = variants[0]
+    drawn = any(is_drawn(valid[0]) for valid in runs.values())
     return [
         _compared(
             metric,
@@ -54,7 +56,7 @@ def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
             metric.by_seed(runs.get(other, ())),
         )
         for other in variants[1:]
-        for metric in METRICS
+        for metric in (*METRICS, *(NETWORK_METRICS if drawn else ()))
     ]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import polars
 
+from analysis.whole_networks import is_drawn, shared_percent
 from testbed.errors import TestbedError
 from testbed.results import Run, stream_round_trip_ms, throughput_mb_per_s
 from testbed.results.streaming import judged_seconds
@@ -226,6 +227,16 @@ CIRCUIT_BUILD_TIME = Metric(
     of=lambda run: _mean(build_times_ms(run)),
 )
 
+SHARED_LINKS = Metric(
+    key="shared_links_percent",
+    name="shared links",
+    unit="%",
+    digits=1,
+    less="less shared",
+    more="more shared",
+    of=lambda run: shared_percent(run) if is_drawn(run) else None,
+)
+
 METRICS = (
     THROUGHPUT,
     TIME_TO_FIRST_BYTE,
@@ -237,3 +248,6 @@ METRICS = (
     CIRCUIT_BUILD_TIME,
 )
 """What `compare` compares variants by: statistics of a run's transfers, probes and circuits."""
+
+NETWORK_METRICS = (SHARED_LINKS,)
+"""And those of drawn networks, beside these."""

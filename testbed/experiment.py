@@ -131,15 +131,13 @@ def ready_network(
     Raises:
         TestbedError: it did not come to that.
     """
-    with running_lab(plan) as lab:
-        record.step("starting Tor")
-        with running_tors(lab, tor, state, logs, kept) as network:
-            circuits = Circuits(network, plan, record)
-            record.step("building circuits")
-            if plan.shared_link:
-                _use_shared_link(plan, circuits, _shared_link_tables(lab)[0])
-            circuits.build("measured")
-            yield lab, network, circuits
+    with running_lab(plan) as lab, running_tors(lab, tor, state, logs, kept, record) as network:
+        circuits = Circuits(network, plan, record)
+        record.step("building circuits")
+        if plan.shared_link:
+            _use_shared_link(plan, circuits, _shared_link_tables(lab)[0])
+        circuits.build("measured")
+        yield lab, network, circuits
 
 
 def _use_shared_link(plan: Plan, circuits: Circuits, shared_link: ConnectionTable) -> None:
