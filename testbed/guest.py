@@ -20,9 +20,10 @@ would show."""
 
 BASE_MEMORY_MB = 256
 MEMORY_MB_PER_BUSY_NODE, MOST_BUSY_NODES = 48, 24
-MEMORY_MB_PER_NODE = 5
+MEMORY_MB_PER_NODE = 4
 """Of the guest. A Tor of a five-minute run at full speed needs 13 MB, its sockets' buffers up to
-some 16; in a large network most are idle most of the time, and need 4 to 5."""
+some 16; in a large network most are idle most of the time and need 4 to 5, and sites next to
+nothing."""
 MEMORY_MB_PER_CAPTURE = 32
 """Of the guest, for each link that is captured: two programs and their packets."""
 
