@@ -7,12 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.metrics import METRICS, NETWORK_METRICS, Metric
+from analysis.metrics import HEADLINES, METRICS, Metric
 from analysis.runs import Found
-from analysis.statistics import CONFIDENCE, Change, Figure, change, pair
+from analysis.statistics import (
+    CONFIDENCE,
+    Change,
+    Figure,
+    Verdict,
+    change,
+    pair,
+    simultaneous_confidence,
+)
 from analysis.tables import Table
-from analysis.whole_networks import is_drawn
-from analysis.wording import NOTHING, figure_text, percent, verdict_text
+from analysis.wording import NOTHING, change_text, figure_text, percent, verdict_text
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,8 @@ class Compared:
         first, other: the variants.
         before, after: the numbers of the first's and the other's runs that are compared, by seed.
         change: None if one of them has no number.
+        comparisons: how many variants are held against the first: the interval holds with a
+            confidence with which all of them hold together.
     """
 
     metric: Metric
@@ -31,6 +40,12 @@ class Compared:
     before: Mapping[int, float]
     after: Mapping[int, float]
     change: Change | None
+    comparisons: int = 1
+
+    @property
+    def confidence(self) -> float:
+        """Of the interval, taken by itself."""
+        return simultaneous_confidence(self.comparisons)
 
     @property
     def words(self) -> str:
@@ -47,30 +62,103 @@ def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
     """
     runs = {group.variant: valid for group, valid in found.valid.items()}
     first = variants[0]
-    drawn = any(is_drawn(valid[0]) for valid in runs.values())
+    numbers = {
+        (metric, variant): metric.by_seed(runs.get(variant, ()))
+        for metric in METRICS
+        for variant in variants
+    }
+    # Some metrics are of some traffic models only.
+    metrics = [one for one in METRICS if any(numbers[one, variant] for variant in variants)]
     return [
         _compared(
             metric,
             *(first, other),
-            metric.by_seed(runs.get(first, ())),
-            metric.by_seed(runs.get(other, ())),
+            *(numbers[metric, first], numbers[metric, other]),
+            comparisons=len(variants) - 1,
         )
         for other in variants[1:]
-        for metric in (*METRICS, *(NETWORK_METRICS if drawn else ()))
+        for metric in metrics or METRICS
     ]
 
 
 def _compared(
-    metric: Metric, first: str, other: str, before: Mapping[int, float], after: Mapping[int, float]
+    metric: Metric,
+    first: str,
+    other: str,
+    before: Mapping[int, float],
+    after: Mapping[int, float],
+    comparisons: int,
 ) -> Compared:
     before, after = pair(before, after) or (before, after)
-    return Compared(metric, first, other, before, after, change(before, after))
+    changed = change(before, after, simultaneous_confidence(comparisons))
+    return Compared(metric, first, other, before, after, changed, comparisons)
 
 
 def comparison_tables(title: str, compared: Sequence[Compared]) -> list[Table]:
-    """A table for readers of each variant but the first."""
+    """A table for readers of each variant but the first; of several, then all of them at once."""
     others = dict.fromkeys(row.other for row in compared)
-    return [_table(title, [row for row in compared if row.other == other]) for other in others]
+    tables = [_table(title, [row for row in compared if row.other == other]) for other in others]
+    if len(others) > 1:
+        tables += [_overview(title, compared), _undecided(title, compared)]
+    return [table for table in tables if table.rows]
+
+
+def headlines(compared: Sequence[Compared]) -> dict[Metric, dict[str, Compared]]:
+    """What a reader looks at first: by metric, then by variant, where there is a change."""
+    rows: dict[Metric, dict[str, Compared]] = {}
+    for metric in HEADLINES:
+        of_metric = [row for row in compared if row.metric is metric]
+        if any(row.change for row in of_metric):
+            rows[metric] = {row.other: row for row in of_metric}
+    return rows
+
+
+def _overview(title: str, compared: Sequence[Compared]) -> Table:
+    """All variants against the first, a row each; in a cell the difference and its interval."""
+    by_metric = headlines(compared)
+    others = dict.fromkeys(row.other for row in compared)
+    rows = (
+        (other, *(_marked(by_variant[other].change) for by_variant in by_metric.values()))
+        for other in others
+    )
+    return Table(
+        title=f"{title}: all against {compared[0].first}",
+        columns=("variant", *(metric.name for metric in by_metric)),
+        rows=tuple(rows) if by_metric else (),
+        note=(
+            f"Differences, with their intervals in brackets. {_confidence_text(compared[0])}"
+            f' "=": nearly equal. "?": the runs don\'t decide whether there is a difference.'
+        ),
+    )
+
+
+def _undecided(title: str, compared: Sequence[Compared]) -> Table:
+    """What no run decides, in words, for every metric."""
+    return Table(
+        title=f"{title}: what the runs don't decide",
+        columns=("variant", "metric", "difference", "what the runs say"),
+        rows=tuple(
+            (row.other, row.metric.name, percent(row.change.share), row.words)
+            for row in compared
+            if row.change and row.change.verdict is Verdict.NOT_ENOUGH_RUNS
+        ),
+    )
+
+
+def _marked(one: Change | None) -> str:
+    """A change with its interval, and a mark where it isn't one or isn't known."""
+    marks = {Verdict.NEARLY_EQUAL: " =", Verdict.NOT_ENOUGH_RUNS: " ?"}
+    return change_text(one) + (marks.get(one.verdict, "") if one else "")
+
+
+def _confidence_text(row: Compared) -> str:
+    whole = f"{100 * CONFIDENCE:g} %"
+    if row.comparisons == 1:
+        return f"The interval's confidence is {whole} (docs/statistics.md)."
+    return (
+        f"All intervals of a metric hold together with {whole} confidence: each by itself has"
+        f" {100 * row.confidence:.3g} %, as there are {row.comparisons} (docs/statistics.md)."
+    )
 
 
 def records(compared: Sequence[Compared]) -> list[dict[str, Any]]:
@@ -122,8 +210,8 @@ def _note(rows: Sequence[Compared]) -> str:
     paired = any(row.change and row.change.paired for row in rows)
     return (
         f"Mean over runs ± standard deviation over runs; {counts}, {'' if paired else 'not '}paired"
-        f" by seed. What the runs say has the {100 * CONFIDENCE:g} % confidence interval of the"
-        " difference (docs/statistics.md)."
+        " by seed. What the runs say has the interval of the difference."
+        f" {_confidence_text(rows[0])}"
     )
 
 
@@ -142,7 +230,8 @@ def _record(row: Compared) -> dict[str, Any]:
         "other_mean": after.mean if after else None,
         "other_sd": after.deviation if after else None,
         "change": row.change.share if row.change else None,
-        "confidence": CONFIDENCE,
+        "confidence": row.confidence,
+        "comparisons": row.comparisons,
         "low": low,
         "high": high,
         "verdict": row.change.verdict if row.change else None,

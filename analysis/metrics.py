@@ -4,6 +4,7 @@ All are of the clients that run the model under test, from the run's tables. Sta
 are made elsewhere.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,9 @@ import polars
 from analysis.whole_networks import is_drawn, shared_percent
 from testbed.errors import TestbedError
 from testbed.results import Run, stream_round_trip_ms, throughput_mb_per_s
+from testbed.results.figures import between_fences, fairness, loads_s, wire_bytes_per_byte
 from testbed.results.streaming import judged_seconds
+from testbed.results.summary import Fairness
 from testbed.traffic.models import MODELS
 
 
@@ -102,6 +105,25 @@ def build_times_ms(run: Run) -> polars.Series:
     return _under_test(run, built)["since_extend_s"].drop_nulls() * 1000
 
 
+def load_times_s(run: Run) -> polars.Series:
+    """How long the whole loads took, of a model with several transfers at once; else none."""
+    model = MODELS.get(run.summary.traffic)
+    if model is None or model.at_once == 1:
+        return polars.Series([], dtype=polars.Float64)
+    return loads_s(_under_test(run, run.transfers.filter("measured")), model.at_once)
+
+
+def outliers_percent(run: Run) -> float:
+    """How many of the transfers' throughputs lie outside Tukey's fences, in percent."""
+    values = transfers(run)["throughput_mb_per_s"].drop_nulls()
+    return 100 * (1 - len(between_fences(values)) / len(values)) if len(values) else 0.0
+
+
+def client_fairness(run: Run) -> Fairness | None:
+    """How alike the clients under test fared; None of a single one."""
+    return fairness(transfers(run), clients_under_test(run))
+
+
 def median_window(run: Run) -> float | None:
     """The exit's congestion window on the shared link, in segments, over samples and connections.
 
@@ -135,6 +157,11 @@ def streamed(run: Run) -> Streamed | None:
 
 def _under_test(run: Run, table: polars.DataFrame) -> polars.DataFrame:
     return table.filter(polars.col("client").is_in(clients_under_test(run)))
+
+
+def _of_busiest_relay(samples: polars.DataFrame, statistic: polars.Expr) -> float | None:
+    """A statistic over each relay's samples, of the relay of which it is greatest."""
+    return _number(samples.group_by("relay").agg(value=statistic)["value"].max())
 
 
 def _of_transfers(
@@ -237,17 +264,115 @@ SHARED_LINKS = Metric(
     of=lambda run: shared_percent(run) if is_drawn(run) else None,
 )
 
+LOAD_TIME = Metric(
+    key="load_s.mean",
+    name="time of a load",
+    unit="s",
+    digits=1,
+    less="faster",
+    more="slower",
+    of=lambda run: _mean(load_times_s(run)),
+)
+THROUGHPUT_WITHOUT_OUTLIERS = replace(
+    THROUGHPUT,
+    key="throughput_without_outliers_mb_per_s.mean",
+    name="without outliers",
+    of=_of_transfers("throughput_mb_per_s", lambda values: _mean(between_fences(values))),
+)
+JAIN_INDEX = Metric(
+    key="fairness.jain_index",
+    name="Jain's index",
+    unit="of clients",
+    digits=3,
+    less="less fair",
+    more="fairer",
+    of=lambda run: found.jain_index if (found := client_fairness(run)) else None,
+)
+LARGEST_DIFFERENCE = Metric(
+    key="fairness.largest_difference",
+    name="largest difference",
+    unit="%",
+    digits=1,
+    less="fairer",
+    more="less fair",
+    of=lambda run: 100 * found.largest_difference if (found := client_fairness(run)) else None,
+)
+
+CONNECTIONS = Metric(
+    key="relays.connections",
+    name="connections of a relay",
+    unit="at most",
+    digits=0,
+    less="cheaper",
+    more="dearer",
+    of=lambda run: _of_busiest_relay(run.relays, polars.max("connections")),
+)
+SOCKETS = replace(
+    CONNECTIONS,
+    key="relays.sockets",
+    name="sockets of a relay",
+    of=lambda run: _of_busiest_relay(run.relays, polars.max("sockets")),
+)
+TOR_MEMORY = Metric(
+    key="relays.tor_memory_mb",
+    name="memory of a relay's Tor",
+    unit="MB",
+    digits=1,
+    less="cheaper",
+    more="dearer",
+    of=lambda run: _of_busiest_relay(run.relays, polars.max("tor_memory_bytes") / 1e6),
+)
+SOCKET_MEMORY = replace(
+    TOR_MEMORY,
+    key="relays.socket_memory_mb",
+    name="memory of a relay's sockets",
+    of=lambda run: _of_busiest_relay(run.relays, polars.mean("socket_memory_bytes") / 1e6),
+)
+WIRE_BYTES = Metric(
+    key="wire_bytes_per_byte",
+    name="on the wire",
+    unit="bytes a byte",
+    digits=3,
+    less="cheaper",
+    more="dearer",
+    of=lambda run: wire_bytes_per_byte(run.plan, run.links, run.transfers, run.delivered),
+)
+CPU = Metric(
+    key="cost.cpu_s_per_mb",
+    name="processor",
+    unit="s a MB",
+    digits=3,
+    less="cheaper",
+    more="dearer",
+    of=lambda run: run.summary.cost.cpu_s / (run.summary.cost.delivered_mb or math.nan),
+)
+
+COSTS = (CONNECTIONS, SOCKETS, TOR_MEMORY, SOCKET_MEMORY, WIRE_BYTES, CPU)
+"""What a variant costs; of relays, that of the relay which has most. CPU seconds are the host's, of
+the whole run: they are no figure of the network."""
+
+HEADLINES = (
+    THROUGHPUT,
+    STREAM_ROUND_TRIP,
+    CIRCUIT_ROUND_TRIP,
+    CIRCUIT_BUILD_TIME,
+    CONNECTIONS,
+    WIRE_BYTES,
+    CPU,
+)
+"""Of many variants, what a reader looks at first."""
+
 METRICS = (
     THROUGHPUT,
     TIME_TO_FIRST_BYTE,
     TIME_TO_LAST_BYTE,
     TIME_TO_LAST_BYTE_MEDIAN,
     TIME_TO_LAST_BYTE_P95,
+    LOAD_TIME,
     STREAM_ROUND_TRIP,
     CIRCUIT_ROUND_TRIP,
     CIRCUIT_BUILD_TIME,
+    SHARED_LINKS,
+    *COSTS,
 )
-"""What `compare` compares variants by: statistics of a run's transfers, probes and circuits."""
-
-NETWORK_METRICS = (SHARED_LINKS,)
-"""And those of drawn networks, beside these."""
+"""What `compare` compares variants by: of a run's transfers, probes, circuits and relays."""

@@ -176,7 +176,9 @@ def commands(runs: Sequence[Run], directory: Path) -> list[str]:
 
 def command(plan: Plan, machine: str = "virtual") -> str:
     """What makes a run of this plan; of a file of the user's own, the name without its folder."""
-    words = ["./run.py", "scenario", _name_or_file(plan.scenario, SCENARIOS)]
+    words = ["./run.py", "scenario", _name_or_file(plan.unchanged_scenario, SCENARIOS)]
+    for key, value in plan.changes.items():
+        words += ["--set", f"{key}={value}"]
     words += ["--variant", _name_or_file(plan.variant, TOR_CONFIGS)]
     if plan.traffic_overridden:
         words += ["--traffic", plan.traffic]

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from analysis import page, provenance, style
 from analysis.comparison import compare, comparison_tables
+from analysis.figures.differences import differences
 from analysis.figures.distributions import distributions
 from analysis.figures.network import networks
 from analysis.figures.over_time import over_time
+from analysis.page import slug
 from analysis.runs import Found, Group, find_runs
-from analysis.tables import Table, left_out_table, run_tables
+from analysis.tables import left_out_table, run_tables
 from testbed.errors import InputError, TestbedError
 from testbed.results import Run, read_run
 from testbed.results.summary import SUMMARY
@@ -116,19 +118,22 @@ def _scenario(groups: Runs, looks: style.Looks, folder: page.Folder) -> str:
     for traffic, duration_s in dict.fromkeys((one.traffic, one.duration_s) for one in groups):
         same = _only(groups, traffic=traffic, duration_s=duration_s)
         parts.append(page.subheading(f"{traffic}, {duration_s:g} s"))
-        parts += map(folder.table, _comparison(same))
+        parts += _comparison(same, folder)
         parts += map(folder.figure, over_time(same, looks))
     return "".join(parts)
 
 
-def _comparison(groups: Runs) -> list[Table]:
+def _comparison(groups: Runs, folder: page.Folder) -> list[str]:
     """The variants of one scenario, traffic model and duration; the first against each other."""
     first, *others = groups
     if not others:
         return []
     title = f"{first.scenario}, {first.traffic}, {first.duration_s:g} s"
     compared = compare(Found(groups, []), [group.variant for group in groups])
-    return comparison_tables(title, compared)
+    parts = list(map(folder.table, comparison_tables(title, compared)))
+    if len(others) > 1 and (drawing := differences(title, f"differences-{slug(title)}", compared)):
+        parts.append(folder.figure(drawing))
+    return parts
 
 
 def _left_out(found: Found, directory: Path, folder: page.Folder) -> str:

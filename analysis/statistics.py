@@ -65,7 +65,8 @@ class Change:
 
     Attributes:
         share: the ratio of the two (of geometric means over runs) less 1.
-        interval: where the share lies with `CONFIDENCE`; None if there are too few runs to say.
+        interval: where the share lies with the confidence that was asked for; None if there are too
+            few runs to say.
         paired: whether each run was compared with the other variant's of the same seed.
         runs_needed: of each variant, to tell a change and spread like these; None if more than
             `MOST_RUNS`, or if there are too few runs to say.
@@ -101,7 +102,19 @@ def pair(
     return {seed: before[seed] for seed in shared}, {seed: after[seed] for seed in shared}
 
 
-def change(before: Mapping[int, float], after: Mapping[int, float]) -> Change | None:
+def simultaneous_confidence(comparisons: int) -> float:
+    """With what confidence each of several intervals must hold for all to hold with `CONFIDENCE`.
+
+    Bonferroni's inequality: the chances that one of them is wrong add up to no more than 5 %
+    (O. J. Dunn, Multiple Comparisons Among Means; Journal of the American Statistical Association
+    56, 1961). It needs no independence: all are against the same first variant.
+    """
+    return 1 - (1 - CONFIDENCE) / max(1, comparisons)
+
+
+def change(
+    before: Mapping[int, float], after: Mapping[int, float], confidence: float = CONFIDENCE
+) -> Change | None:
     """How `after` differs from `before`; None if there is no ratio of the two to speak of.
 
     On the logarithms, so that bounds are ratios and no percentage of a mean that is uncertain
@@ -110,17 +123,18 @@ def change(before: Mapping[int, float], after: Mapping[int, float]) -> Change | 
 
     Args:
         before, after: a number a run, by the run's seed.
+        confidence: of the interval.
     """
     pairs = pair(before, after)
     before, after = pairs or (before, after)
     if not before or not after or min(*before.values(), *after.values()) <= 0:
         return None
     if pairs:
-        return _paired([math.log(after[seed] / before[seed]) for seed in before])
-    return _unpaired(_logarithms(before.values()), _logarithms(after.values()))
+        return _paired([math.log(after[seed] / before[seed]) for seed in before], confidence)
+    return _unpaired(_logarithms(before.values()), _logarithms(after.values()), confidence)
 
 
-def _paired(ratios: list[float]) -> Change:
+def _paired(ratios: list[float], confidence: float) -> Change:
     """The change by the logarithms of the pairs' ratios."""
     spread = statistics.stdev(ratios)
     return _change(
@@ -129,10 +143,11 @@ def _paired(ratios: list[float]) -> Change:
         freedom=len(ratios) - 1,
         spread=spread,
         paired=True,
+        confidence=confidence,
     )
 
 
-def _unpaired(before: list[float], after: list[float]) -> Change:
+def _unpaired(before: list[float], after: list[float], confidence: float) -> Change:
     """The change by two samples of logarithms; without an interval if one has a single run."""
     mean = statistics.fmean(after) - statistics.fmean(before)
     if min(len(before), len(after)) < 2:
@@ -145,6 +160,7 @@ def _unpaired(before: list[float], after: list[float]) -> Change:
         freedom=_welch_freedom(errors, [len(before), len(after)]),
         spread=math.sqrt(sum(variances)),
         paired=False,
+        confidence=confidence,
     )
 
 
@@ -156,17 +172,19 @@ def _welch_freedom(errors: list[float], counts: list[int]) -> float:
     return sum(errors) ** 2 / sum(parts)
 
 
-def _change(mean: float, *, error: float, freedom: float, spread: float, paired: bool) -> Change:
-    half = _quantile(freedom) * error
+def _change(
+    mean: float, *, error: float, freedom: float, spread: float, paired: bool, confidence: float
+) -> Change:
+    half = _quantile(freedom, confidence) * error
     return Change(
         share=math.expm1(mean),
         interval=Interval(math.expm1(mean - half), math.expm1(mean + half)),
         paired=paired,
-        runs_needed=runs_needed(mean, spread),
+        runs_needed=runs_needed(mean, spread, confidence),
     )
 
 
-def runs_needed(mean: float, spread: float) -> int | None:
+def runs_needed(mean: float, spread: float, confidence: float = CONFIDENCE) -> int | None:
     """How many runs of each would tell a change from none, if it and its spread are as seen.
 
     The least n with (t(0.975) + t(0.8)) · spread / √n ≤ |mean|, t with n - 1 degrees of freedom
@@ -174,12 +192,13 @@ def runs_needed(mean: float, spread: float) -> int | None:
 
     Args:
         mean, spread: mean and standard deviation of the logarithms of ratios.
+        confidence: with 0.95 it is t(0.975).
     """
     if not mean:
         return None
     counts = range(2, MOST_RUNS + 1)
     freedoms = [count - 1 for count in counts]
-    quantiles = student_quantile(freedoms, (1 + CONFIDENCE) / 2) + student_quantile(freedoms, POWER)
+    quantiles = student_quantile(freedoms, (1 + confidence) / 2) + student_quantile(freedoms, POWER)
     enough = (
         count
         for count, quantile in zip(counts, quantiles, strict=True)
@@ -193,13 +212,13 @@ def mean_interval(values: Collection[float]) -> Interval | None:
     if len(values) < 2:
         return None
     mean, deviation = statistics.fmean(values), statistics.stdev(values)
-    half = _quantile(len(values) - 1) * deviation / math.sqrt(len(values))
+    half = _quantile(len(values) - 1, CONFIDENCE) * deviation / math.sqrt(len(values))
     return Interval(mean - half, mean + half)
 
 
-def _quantile(freedom: float) -> float:
+def _quantile(freedom: float, confidence: float) -> float:
     """How many standard errors the two-sided interval reaches to each side."""
-    return float(student_quantile(freedom, (1 + CONFIDENCE) / 2))
+    return float(student_quantile(freedom, (1 + confidence) / 2))
 
 
 def _logarithms(values: Iterable[float]) -> list[float]:

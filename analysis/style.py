@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 from matplotlib.typing import RcKeyType
 
-from analysis.runs import VARIANT_ORDER
+from analysis.published import COMPARED
 
 Look = dict[str, Any]
 """Colour, style and width of a line, as matplotlib's keywords."""
@@ -45,7 +45,7 @@ DOTS_PER_INCH = 150
 
 _WIDTH_INCHES = 7.2
 _LEAST_PANEL_INCHES = 1.7
-_LEFT_INCHES, _RIGHT_INCHES, _BOTTOM_INCHES = 0.78, 0.14, 0.45
+LEFT_INCHES, _RIGHT_INCHES, _BOTTOM_INCHES = 0.78, 0.14, 0.45
 _TITLE_INCHES, _LEGEND_INCHES = 0.28, 0.26
 _GAP_INCHES = 0.2
 
@@ -80,16 +80,16 @@ matplotlib.rcParams.update(_SETTINGS)
 def looks(variants: Iterable[str]) -> Looks:
     """The look of each variant's lines; give all variants of a report at once.
 
-    That of the paper's variants never changes; the others' follow in the order of their names.
+    That of vanilla and pctls never changes; the others' follow in the order of their names.
     """
-    others = sorted(set(variants).difference(VARIANT_ORDER))
+    others = sorted(set(variants).difference(COMPARED))
     return {
         name: {
             "color": COLOURS[number % len(COLOURS)],
             "linestyle": LINE_STYLES[number % len(LINE_STYLES)],
             "linewidth": LINE_WIDTH_POINTS,
         }
-        for number, name in enumerate((*VARIANT_ORDER, *others))
+        for number, name in enumerate((*COMPARED, *others))
     }
 
 
@@ -110,7 +110,7 @@ def grid(
         row_gap_inches: between two rows; numbers take 0.3 of it, a label with them 0.45.
         legend: whether there must be room for `name_lines`.
     """
-    sides = _LEFT_INCHES + _RIGHT_INCHES - _GAP_INCHES
+    sides = LEFT_INCHES + _RIGHT_INCHES - _GAP_INCHES
     width = max(_WIDTH_INCHES, sides + columns * (_LEAST_PANEL_INCHES + _GAP_INCHES))
     panel_width = (width - sides) / columns - _GAP_INCHES
     top = _TITLE_INCHES + (_LEGEND_INCHES if legend else 0)
@@ -119,7 +119,7 @@ def grid(
     places = figure.add_gridspec(
         rows,
         columns,
-        left=_LEFT_INCHES / width,
+        left=LEFT_INCHES / width,
         right=1 - _RIGHT_INCHES / width,
         top=1 - top / height,
         bottom=_BOTTOM_INCHES / height,

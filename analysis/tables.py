@@ -16,12 +16,20 @@ from rich.table import Table as RichTable
 from analysis.metrics import (
     CIRCUIT_BUILD_TIME,
     CIRCUIT_ROUND_TRIP,
+    COSTS,
+    JAIN_INDEX,
+    LARGEST_DIFFERENCE,
+    LOAD_TIME,
     STREAM_ROUND_TRIP,
     THROUGHPUT,
+    THROUGHPUT_WITHOUT_OUTLIERS,
     TIME_TO_LAST_BYTE,
     TIME_TO_LAST_BYTE_MEDIAN,
     TIME_TO_LAST_BYTE_P95,
     Metric,
+    clients_under_test,
+    load_times_s,
+    outliers_percent,
     streamed,
     transfers,
 )
@@ -149,6 +157,8 @@ def run_tables(found: Found) -> list[Table]:
         for table in (
             table_4(part),
             throughput_table(part),
+            clients_table(part),
+            costs_table(part),
             two_clients_table(part),
             statements_table(part),
             classes_table(part),
@@ -203,6 +213,72 @@ def table_4(found: Found) -> Table:
             " Mean ± standard deviation, ours over runs; in brackets the change against the same"
             f" variant's {BASELINE}. With a star, ours lies within the paper's ±. The 2009 study is"
             " that of Reardon and Goldberg, which the paper repeats."
+        ),
+    )
+
+
+def clients_table(found: Found) -> Table:
+    """Loads of several transfers, outliers, and how alike the clients fared."""
+    groups = {
+        group: runs
+        for group, runs in _of_eight_clients(found).items()
+        if len(clients_under_test(runs[0])) > 1 or len(load_times_s(runs[0]))
+    }
+    shown = (LOAD_TIME, THROUGHPUT, THROUGHPUT_WITHOUT_OUTLIERS)
+    fair = (JAIN_INDEX, LARGEST_DIFFERENCE)
+    return Table(
+        title="Loads, outliers and fairness",
+        columns=(
+            *("variant", "scenario", _runs_heading(groups)),
+            *(metric.label for metric in shown),
+            "outliers, %",
+            *(metric.label for metric in fair),
+        ),
+        rows=tuple(
+            (
+                *(group.variant, group.label, _runs(group, runs, groups)),
+                *(_over_runs(metric.by_seed(runs).values(), metric.digits) for metric in shown),
+                _over_runs(map(outliers_percent, runs), 1),
+                *(_over_runs(metric.by_seed(runs).values(), metric.digits) for metric in fair),
+            )
+            for group, runs in groups.items()
+        ),
+        note=(
+            "Mean over runs ± standard deviation over runs. A load is what begins together, until"
+            " the last of it has ended. Outliers are transfers whose throughput is outside Tukey's"
+            " fences, 1.5 interquartile ranges beyond the quartiles of their run; all other columns"
+            " contain them. Jain's index is 1 if all clients get as much, by the mean throughput of"
+            " each; the largest difference is between two clients, in percent of the faster one."
+        ),
+    )
+
+
+def costs_table(found: Found) -> Table:
+    """What each variant takes for what it gives."""
+    groups = {
+        group: runs
+        for group, runs in _of_eight_clients(found).items()
+        if any(metric.of(runs[0]) is not None for metric in COSTS[:-1])
+    }
+    shown = (CIRCUIT_BUILD_TIME, *COSTS)
+    return Table(
+        title="Costs",
+        columns=(
+            *("variant", "scenario", _runs_heading(groups)),
+            *(metric.label for metric in shown),
+        ),
+        rows=tuple(
+            (
+                *(group.variant, group.label, _runs(group, runs, groups)),
+                *(_over_runs(metric.by_seed(runs).values(), metric.digits) for metric in shown),
+            )
+            for group, runs in groups.items()
+        ),
+        note=(
+            "Mean over runs ± standard deviation over runs. Connections, sockets and memory are of"
+            " the relay that has most; of the sockets' memory it is the mean over the run. On the"
+            " wire: whole frames on a link between relays, both ways, for each byte of payload."
+            " Processor: seconds of the host for the whole run, which says nothing of relays' own."
         ),
     )
 

@@ -7,9 +7,11 @@ itself: `setup` and `doctor` must not wait for the libraries of the others.
 import argparse
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,8 +28,10 @@ from testbed.setup.ready import ensure_ready, tor_need
 from testbed.toml_file import PROJECT, names_in
 
 if TYPE_CHECKING:
+    from analysis.comparison import Compared
     from analysis.runs import Found
     from testbed.batch import Slurm
+    from testbed.toml_file import Value
 
 VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
 DIFFERS = 3
@@ -78,6 +82,7 @@ def _scenario(given: argparse.Namespace, messages: Console) -> int:
         duration=given.duration,
         traffic=given.traffic,
         tgen=given.tgen,
+        changes=dict(given.set),
     )
     destination = given.out or default_output(plan, given.machine)
     check_output(destination)
@@ -115,6 +120,7 @@ def _compare(given: argparse.Namespace, messages: Console) -> int:
         given.runs,
         duration=given.duration,
         traffic=given.traffic,
+        changes=dict(given.set),
     )
     repeats.carry_out_each(repeats.missing(plans, mixed=given.mixed), messages)
     found = read_runs((default_output(plan) for plan in plans), mixed=given.mixed)
@@ -132,9 +138,21 @@ def _compare(given: argparse.Namespace, messages: Console) -> int:
     else:
         title = f"{plan.scenario}, {plan.traffic}, {plan.duration_s:g} s"
         print_tables(Console(), comparison.comparison_tables(title, compared))
+    if given.chart:
+        _draw_chart(given.chart, f"{plan.scenario}, {plan.traffic}", compared, messages)
     _tell_left_out(found.left_out, messages)
     _tell_parts(found, messages)
     return PREMISE_FAILED if found.left_out else VALID
+
+
+def _draw_chart(file: Path, title: str, compared: "Sequence[Compared]", messages: Console) -> None:
+    from analysis.figures.differences import differences
+
+    drawing = differences(title, file.stem, compared)
+    if drawing is None:
+        raise InputError(f"--chart {file}: nothing can be compared")
+    drawing.save_as(file)
+    messages.print(f"chart in {file}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _batch(given: argparse.Namespace, messages: Console) -> int:
@@ -402,6 +420,11 @@ def _test(given: argparse.Namespace, messages: Console) -> int:
     return _run_tool(["pytest", "-n", "auto", "--dist", "loadfile", *given.arguments])
 
 
+def _python(given: argparse.Namespace, _messages: Console) -> int:
+    """Become the environment's Python, which has the testbed on its path (`run.py`)."""
+    os.execv(sys.executable, [sys.executable, *given.arguments])
+
+
 def _run_tool(words: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", *words], cwd=PROJECT, check=False).returncode
 
@@ -440,6 +463,10 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--runs", type=int, default=3, metavar="N", help="of each variant")
     compare.add_argument("--traffic", help="a traffic model instead of the scenario's")
     compare.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
+    _add_set(compare)
+    compare.add_argument(
+        "--chart", type=Path, metavar="FILE.svg", help="draw all differences; or FILE.png"
+    )
     _add_mixed(compare)
     _add_formats(compare)
     compare.set_defaults(command=_compare)
@@ -602,6 +629,15 @@ def _parser() -> argparse.ArgumentParser:
     test = commands.add_parser("test", help="format, lint, types and all tests")
     test.add_argument("arguments", nargs="*", help="for pytest alone, such as tests/test_plan.py")
     test.set_defaults(command=_test)
+
+    python = commands.add_parser(
+        "python",
+        help="Python with the testbed's packages, for scripts that import hydra",
+        add_help=False,
+        prefix_chars="\0",  # no option is ours: all are Python's
+    )
+    python.add_argument("arguments", nargs="*")
+    python.set_defaults(command=_python)
     return parser
 
 
@@ -626,6 +662,31 @@ def _duration_s(text: str) -> float:
         raise argparse.ArgumentTypeError(f'"{text}" {error}') from error
 
 
+def _change(text: str) -> tuple[str, "Value"]:
+    """The type of an argument KEY=VALUE; the value is TOML's where it is TOML, else a text."""
+    key, equals, value = text.partition("=")
+    if not (equals and key.strip() and value.strip()):
+        raise argparse.ArgumentTypeError(f'"{text}" is not KEY=VALUE')
+    try:
+        read = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        read = value.strip()
+    if not isinstance(read, bool | int | float | str):
+        raise argparse.ArgumentTypeError(f'"{text}": a number, a text, true or false can be set')
+    return key.strip(), read
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        type=_change,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a value of the scenario's file, such as 'links.middle-exit.loss=0.2 %%'",
+    )
+
+
 def _add_mixed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mixed",
@@ -646,6 +707,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traffic", help="a traffic model instead of the scenario's")
     parser.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
     parser.add_argument("--seed", type=int, default=1, help="of the losses and the traffic")
+    _add_set(parser)
     parser.add_argument("--out", type=Path, help="the run directory; must not exist")
     parser.add_argument(
         "--machine",

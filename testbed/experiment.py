@@ -39,6 +39,7 @@ from testbed.probes.premise import (
 )
 from testbed.probes.queues import queues_recorded
 from testbed.probes.record import Record
+from testbed.probes.relays import sample_relays_steadily
 from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_target
 from testbed.probes.sockets import ConnectionTable, sample_steadily
 from testbed.probes.system_calls import count_system_calls
@@ -48,7 +49,7 @@ from testbed.tor.circuits import Circuits
 from testbed.tor.configuration import OR_PORT, socks_proxy
 from testbed.tor.network import TorNetwork, wait_until
 from testbed.traffic.competing import competing_servers, competing_streams
-from testbed.traffic.models import write_client, write_server
+from testbed.traffic.models import MODELS, write_client, write_server
 from testbed.traffic.tgen_log import generator_log, has_settled
 
 TGEN_PORT = 8888
@@ -330,6 +331,9 @@ class _Measuring:
                 tasks.create_task(probe)
             tasks.create_task(sample_steadily(shared_link, start_s, end_s, record.sockets))
             tasks.create_task(sample_steadily(competing, start_s, end_s, record.competing))
+            tasks.create_task(
+                sample_relays_steadily(self.lab, self.network, start_s, end_s, record.relays)
+            )
             tasks.create_task(self._tell_progress(start_s, end_s))
             if counted:
                 tasks.create_task(count_system_calls(self.lab, counted, self.logs))
@@ -376,8 +380,12 @@ def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record, clo
     """
     left = list(plan.traffic_by_client)
 
+    def has_ended(client: str) -> bool:
+        at_once = MODELS[plan.traffic_by_client[client]].at_once
+        return has_settled(generator_log(logs, client), client, end_s, at_once)
+
     def under_way() -> bool:
-        left[:] = [one for one in left if not has_settled(generator_log(logs, one), one, end_s)]
+        left[:] = [client for client in left if not has_ended(client)]
         return bool(left)
 
     while under_way() and (over_s := time.time() - end_s) <= plan.duration_s:

@@ -6,6 +6,7 @@ Nothing is started or built here; versions of programs and the machine are the m
 import hashlib
 import math
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from itertools import pairwise
@@ -41,7 +42,7 @@ from testbed.scenario import (
     scenario_file,
 )
 from testbed.seeds import netem_seeds
-from testbed.toml_file import label, shown, suggestion
+from testbed.toml_file import Value, label, shown, suggestion
 from testbed.topology import ROLES, TorTopo, load_topology
 from testbed.traffic.models import MODELS
 from testbed.units import duration_s as read_duration_s
@@ -62,6 +63,7 @@ def make_plan(
     duration: str | float | None = None,
     traffic: str | None = None,
     tgen: str | None = None,
+    changes: Mapping[str, Value] | None = None,
 ) -> Plan:
     """Resolve and check a scenario and a variant.
 
@@ -72,6 +74,7 @@ def make_plan(
         duration: instead of the scenario's, such as "90 s"; a bare number is seconds.
         traffic: instead of the scenario's, for the clients without a model of their own.
         tgen: a program instead of the bundled generator: a path, or a name on PATH.
+        changes: values instead of those in the scenario's file, by dotted keys.
 
     Raises:
         InputError: one of them isn't there, or can't be run as it says.
@@ -79,10 +82,10 @@ def make_plan(
     _check_seed(seed)
     tor = read_variant(variant)
     made = _of_sampled if is_sampled(scenario_file(scenario)) else _of_topology
-    said, file, parts = made(scenario, tor, seed, traffic)
+    said, file, parts = made(scenario, tor, seed, traffic, changes or {})
     _check_circuits(tor, parts["policy"], file)
     plan = Plan(
-        scenario=file.stem,
+        scenario=changed_name(file.stem, changes or {}),
         scenario_title=said.title,
         variant=tor.name,
         variant_title=tor.title,
@@ -92,6 +95,7 @@ def make_plan(
         congestion_control={node.name: said.tcp.of_role(node.role) for node in parts["nodes"]},
         tor=_tor(tor),
         tgen=None if tgen is None else _generator(tgen),
+        changes=dict(changes or {}),
         **parts,
     )
     subject = f"{label(file)}: duration" if duration is None else "--duration"
@@ -104,9 +108,9 @@ Parts = Mapping[str, Any]
 
 
 def _of_topology(
-    name: str, tor: Variant, seed: int, traffic: str | None
+    name: str, tor: Variant, seed: int, traffic: str | None, changes: Mapping[str, Value]
 ) -> tuple[Scenario, Path, Parts]:
-    said, file = read_scenario(name)
+    said, file = read_scenario(name, changes)
     topology = _topology(said, file)
     if tor.conflux:
         _check_ways(said, file, topology)
@@ -126,13 +130,13 @@ def _of_topology(
 
 
 def _of_sampled(
-    name: str, tor: Variant, seed: int, traffic: str | None
+    name: str, tor: Variant, seed: int, traffic: str | None, changes: Mapping[str, Value]
 ) -> tuple[SampledScenario, Path, Parts]:
     # Reads a consensus, which takes longer to import than most plans take in all.
     from testbed.network.drawn import read_source
     from testbed.plan_sampled import sampled_parts
 
-    source = read_source(name)
+    source = read_source(name, changes)
     said, file = source.said, source.file
     if traffic is not None:
         raise InputError(
@@ -156,6 +160,12 @@ def _policy(said: AnyScenario, file: Path, default: str) -> Policy:
     if name in (FIXED, TOR):
         return Policy(name=name, entry_guards=said.paths.entry_guards)
     return read_policy(name, file, entry_guards=said.paths.entry_guards)
+
+
+def changed_name(scenario: str, changes: Mapping[str, Value]) -> str:
+    """A scenario's name with what is changed in it, fit for a folder: no spaces, no slashes."""
+    said = [f"{key}={shown(value)}" for key, value in sorted(changes.items())]
+    return ",".join([scenario, *(re.sub(r"[^\w.%=+-]", "", one) for one in said)])
 
 
 def default_output(plan: Plan, machine: str = "virtual") -> Path:
@@ -210,7 +220,7 @@ def _given_duration_s(duration: str | float) -> float:
 
 def _topology(said: Scenario, file: Path) -> TorTopo:
     try:
-        return load_topology(said.topology, file.parent)
+        return load_topology(said.topology, file.parent, said.parameters)
     except InputError as error:
         raise InputError(f"{label(file)}: topology: {error}") from error
 
@@ -267,6 +277,11 @@ def _settings(said: Scenario, file: Path, pair: str) -> LinkSettings:
             f"{label(file)}: the links {pair} of {said.topology} have no rate:"
             f' write one in links.{pair} or in links.default, for example rate = "300 Mbit/s"'
         ) from error
+    if settings.largest_bundle_segments and not settings.bundles:
+        raise InputError(
+            f"{label(file)}: links.{pair}.largest_bundle says how large bundles are, but bundles is"
+            " false: write bundles = true too, or leave it out"
+        )
     if settings.queue_in_sender and (settings.delay_ms or settings.loss):
         raise InputError(
             f"{label(file)}: links.{pair}.queue_in_sender = true is for links without delay and"
@@ -341,6 +356,7 @@ def _competing(
                     route=route,
                     streams=keys.streams,
                     congestion_control=keys.congestion_control,
+                    rate_bit_per_s=keys.rate_bit_per_s,
                     port=COMPETING_PORT + len(competing),
                     stream_ports=tuple(range(next_port, next_port + keys.streams)),
                 )
@@ -450,9 +466,7 @@ def shortest_duration_s(plan: Plan) -> float:
     ways = {client: list(pairwise(route)) for client, route in routes.items()}
     for client, way in ways.items():
         for hop in way:
-            load_bits[frozenset(hop)] += 8 * (
-                MODELS[plan.traffic_by_client[client]].transfer_bytes or 0
-            )
+            load_bits[frozenset(hop)] += 8 * MODELS[plan.traffic_by_client[client]].load_bytes
     return max(
         max(load_bits[frozenset(hop)] / (shapes[hop].rate_bit_per_s or math.inf) for hop in way)
         + 2 * sum(2 * shapes[hop].delay_ms for hop in way) / 1000

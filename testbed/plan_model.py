@@ -15,7 +15,7 @@ from testbed.network import model as network
 from testbed.plan_identity import identity
 from testbed.plan_older import in_todays_form
 from testbed.policies.parallel import STREAM_RULES
-from testbed.toml_file import PROJECT
+from testbed.toml_file import PROJECT, Value
 from testbed.tor.choices import CONFLUX
 from testbed.variant import SharedLinkPremise, TorrcLines
 
@@ -64,6 +64,7 @@ class Competing(PlanPart):
     """TCP streams beside the circuits, all from one node to another along a route of nodes.
 
     Attributes:
+        rate_bit_per_s: what a stream sends at the most; None: as fast as it goes.
         port: the receiver's.
         stream_ports: the sender's, one a stream; they tell the streams from iperf3's control
             connection.
@@ -74,6 +75,7 @@ class Competing(PlanPart):
     route: tuple[str, ...]
     streams: int
     congestion_control: str
+    rate_bit_per_s: int | None = None
     port: int
     stream_ports: tuple[int, ...]
 
@@ -158,6 +160,9 @@ class Plan(PlanPart):
     """All that a run needs to know.
 
     Attributes:
+        scenario: the file's name, and what was changed in it, such as
+            "SharedDropping,links.middle-exit.loss=0.2%".
+        changes: values instead of those of the scenario's file, by dotted keys.
         topology: its name, or its file's: nodes, links and paths are all that is built.
         traffic: the model of every client that has none of its own in the scenario.
         traffic_overridden: whether it is another one than the scenario's file says.
@@ -192,11 +197,17 @@ class Plan(PlanPart):
     competing: tuple[Competing, ...]
     tor: Tor
     tgen: Generator | None = None
+    changes: dict[str, Value] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _of_an_older_version(cls, data: Any) -> Any:  # noqa: ANN401
         return in_todays_form(data)
+
+    @property
+    def unchanged_scenario(self) -> str:
+        """The scenario's name without what is changed in it."""
+        return self.scenario.partition(",")[0] if self.changes else self.scenario
 
     @property
     def key(self) -> str:

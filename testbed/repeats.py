@@ -3,7 +3,7 @@
 What they say together is the analysis's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
@@ -12,6 +12,7 @@ from testbed.errors import InputError, TestbedError
 from testbed.plan import check_output, default_output, make_plan
 from testbed.plan_model import Plan
 from testbed.results import read_run
+from testbed.toml_file import Value
 from testbed.up_to_date import Today, reason_against
 
 _WAY_OUT = "remove it, move it away, or compare in another directory"
@@ -24,6 +25,7 @@ def paired_plans(
     *,
     duration: str | None = None,
     traffic: str | None = None,
+    changes: Mapping[str, Value] | None = None,
 ) -> list[Plan]:
     """The plans of a comparison: seeds 1 to `runs` of each variant.
 
@@ -36,7 +38,7 @@ def paired_plans(
     if runs < 1:
         raise InputError(f"--runs {runs} is none: give 2 or more for an interval, such as 3")
     plans = [
-        make_plan(scenario, variant, seed=seed, duration=duration, traffic=traffic)
+        make_plan(scenario, variant, seed=seed, duration=duration, traffic=traffic, changes=changes)
         for seed in range(1, runs + 1)
         for variant in variants
     ]

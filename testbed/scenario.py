@@ -4,7 +4,7 @@ Whether the topology has such links and nodes is checked where they meet, in `te
 sampled network is drawn from, in `testbed.network.drawn`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +30,7 @@ from testbed.queue_disciplines import (
 from testbed.toml_file import (
     PROJECT,
     KeyProblemError,
+    Value,
     find_file,
     label,
     read_model,
@@ -39,7 +40,7 @@ from testbed.toml_file import (
 )
 from testbed.topology import ROLES
 from testbed.traffic.models import MODELS
-from testbed.units import Delay, Duration, Interval, Loss, Queue, Rate, Share, Size
+from testbed.units import Delay, Duration, Interval, Loss, Queue, Rate, Segments, Share, Size
 
 SCENARIOS = PROJECT / "scenarios"
 
@@ -107,14 +108,15 @@ class LinkKeys(ScenarioPart):
     `queue` is the room for packets that wait for the link, on top of those that are under way
     in the delay line: a queue of 1000 packets is 1000 packets whatever the delay. With
     `queue_in_sender` it is the sender's own network card's, with `bundles` TCP's bundles of
-    segments cross as one: `testbed.lab.links.shape`. The keys from `target` on are those of a
-    queue discipline: `testbed.queue_disciplines`.
+    segments cross as one, of `largest_bundle` at most: `testbed.lab.links.shape`. The keys from
+    `target` on are those of a queue discipline: `testbed.queue_disciplines`.
     """
 
     rate_bit_per_s: Rate | None = Field(None, alias="rate")
     delay_ms: Delay | None = Field(None, alias="delay")
     loss: Loss | None = None
     bundles: Switch | None = None
+    largest_bundle_segments: Segments | None = Field(None, alias="largest_bundle", ge=2)
     queue_packets: Queue | None = Field(None, alias="queue")
     queue_in_sender: Switch | None = None
     queue_discipline: QueueDiscipline | None = None
@@ -149,14 +151,16 @@ class LinkSettings(ScenarioPart):
     """A kind of link with everything known.
 
     A rate in bit/s, a one-way delay in ms, the share of packets lost, whether bundles cross as
-    one, the queue in packets beyond those in the delay line, whether it is in the sender's own
-    card, its discipline, and what is said of that by the names of `OWN_KEYS`.
+    one and how large they may be, the queue in packets beyond those in the delay line, whether it
+    is in the sender's own card, its discipline, and what is said of that by the names of
+    `OWN_KEYS`.
     """
 
     rate_bit_per_s: int
     delay_ms: float = 0.0
     loss: float = 0.0
     bundles: bool = False
+    largest_bundle_segments: int | None = None
     queue_packets: int
     queue_in_sender: bool = False
     queue_discipline: str = FIFO
@@ -184,12 +188,16 @@ class TcpKeys(ScenarioPart):
 
 
 class CompetingKeys(ScenarioPart):
-    """TCP streams that compete with the circuits: how many, and from which role to which."""
+    """TCP streams that compete with the circuits: how many, and from which role to which.
+
+    With `rate`, no stream sends more than that of its payload.
+    """
 
     sender: str = Field(alias="from")
     receiver: str = Field(alias="to")
     streams: int = Field(ge=1, le=128, strict=True)
     congestion_control: CongestionControl = "cubic"
+    rate_bit_per_s: Rate | None = Field(None, alias="rate")
 
     @field_validator("sender", "receiver")
     @classmethod
@@ -224,6 +232,7 @@ class Scenario(AnyScenario):
     """A scenario on a topology. Pairs of roles in `links` are ordered from the client's side."""
 
     traffic: Text
+    parameters: dict[str, Annotated[int, Field(strict=True)]] = {}
     links: dict[str, LinkKeys]
     clients: dict[str, Text] = {}
     competing: tuple[CompetingKeys, ...] = ()
@@ -375,20 +384,26 @@ def scenario_file(name: str) -> Path:
     return find_file("scenario", name, SCENARIOS)
 
 
-def read_scenario(name: str) -> tuple[Scenario, Path]:
+def read_scenario(name: str, changes: Mapping[str, Value] | None = None) -> tuple[Scenario, Path]:
     """The scenario of that name in scenarios/, or in the file at that path, and its file.
+
+    Args:
+        changes: values instead of those in the file, by dotted keys such as
+            "links.middle-exit.loss".
 
     Raises:
         InputError: there is none, or it says something that it can't mean.
     """
     path = scenario_file(name)
-    scenario = read_model(path, Scenario)
+    scenario = read_model(path, Scenario, changes)
     if not scenario.links:
         raise InputError(f'{label(path)}: links is empty: write default = {{ rate = "…" }}')
     return scenario, path
 
 
-def read_sampled_scenario(name: str) -> tuple[SampledScenario, Path]:
+def read_sampled_scenario(
+    name: str, changes: Mapping[str, Value] | None = None
+) -> tuple[SampledScenario, Path]:
     """As `read_scenario`, of a scenario whose network is sampled.
 
     Raises:
@@ -401,7 +416,7 @@ def read_sampled_scenario(name: str) -> tuple[SampledScenario, Path]:
             f"{label(path)}: topology = {topology}: nothing is drawn; networks with topology ="
             f' "{SAMPLED}" are'
         )
-    return read_model(path, SampledScenario), path
+    return read_model(path, SampledScenario, changes), path
 
 
 def is_sampled(path: Path) -> bool:

@@ -5,7 +5,7 @@ What the files may contain is said by their models: `testbed.scenario`, `testbed
 
 import difflib
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -18,6 +18,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 """The directory of the project's clone: scenarios/, tor-configs/ and topologies/ lie in it."""
 
 Model = TypeVar("Model", bound=BaseModel)
+
+Value = bool | int | float | str
+"""What a single key may be set to."""
 
 _LONGEST_VALUE_SHOWN = 60
 
@@ -102,17 +105,38 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{label(path)}: can't be read: {error.strerror}") from error
 
 
-def read_model(path: Path, model: type[Model]) -> Model:
+def read_model(path: Path, model: type[Model], changes: Mapping[str, Value] | None = None) -> Model:
     """What the TOML file says, as the model.
+
+    Args:
+        changes: values instead of those in the file, by dotted keys.
 
     Raises:
         InputError: it can't be read, isn't TOML, or says what the model refuses.
     """
     content = read_toml(path)
+    for key, value in (changes or {}).items():
+        _set(content, key, value)
     try:
         return model.model_validate(content)
     except ValidationError as error:
         raise InputError(f"{label(path)}: {_first_of(error, model)}") from error
+
+
+def _set(content: dict[str, Any], key: str, value: Value) -> None:
+    """Set a value by its dotted key, in tables that are there or not.
+
+    Raises:
+        InputError: what the key goes through is no table.
+    """
+    *tables, last = key.split(".")
+    for table in tables:
+        content = content.setdefault(table, {})
+        if not isinstance(content, dict):
+            raise InputError(f"{key} can't be set: {table} is no table")
+    if isinstance(content.get(last), dict | list):
+        raise InputError(f"{key} can't be set: it is a table or a list, name a value in it")
+    content[last] = value
 
 
 def label(path: Path) -> str:

@@ -4,8 +4,9 @@ The topologies themselves are the files in topologies/; nothing here starts a ne
 """
 
 import importlib.util
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -34,7 +35,8 @@ class TorTopo(Topo):  # type: ignore[misc]  # Mininet carries no types
     """A Mininet topology whose hosts have roles in a Tor network.
 
     A subclass writes `build()` as the figure in the paper reads: `add_node` for every node,
-    Mininet's `addLink` for every emulated link, `add_management` at the end. Its docstring's
+    Mininet's `addLink` for every emulated link, `add_management` at the end. Arguments of
+    `build()`, each with a default, are what a scenario may say in `[parameters]`. Its docstring's
     first line is what `run.py list` shows.
     """
 
@@ -138,17 +140,22 @@ def topology_names() -> list[str]:
     return sorted(path.stem for path in TOPOLOGIES.glob("*.py") if not path.stem.startswith("_"))
 
 
-def load_topology(name: str, folder: Path = TOPOLOGIES) -> TorTopo:
+def load_topology(
+    name: str, folder: Path = TOPOLOGIES, parameters: Mapping[str, int] | None = None
+) -> TorTopo:
     """Build the topology of that name: the one `TorTopo` subclass in topologies/NAME.py.
 
     Args:
         name: a file in topologies/ without its extension, or the path of a .py file.
         folder: what such a path is relative to: that of the scenario's file.
+        parameters: arguments of its `build()`; those that aren't said have its defaults.
 
     Raises:
         InputError: there is no such file (the nearest name is suggested), it can't be
-            imported, it holds no topology or several, or the topology can't be a Tor network.
+            imported, it holds no topology or several, it knows no such parameter, or the topology
+            can't be a Tor network.
     """
+    parameters = parameters or {}
     path = _topology_file(name, folder)
     module = _imported(path)
     classes = [
@@ -161,8 +168,13 @@ def load_topology(name: str, folder: Path = TOPOLOGIES) -> TorTopo:
     ]
     if len(classes) != 1:
         raise InputError(f"{label(path)}: defines {len(classes)} subclasses of TorTopo, not one")
+    known = list(inspect.signature(classes[0].build).parameters)[1:]
+    if unknown := next((parameter for parameter in parameters if parameter not in known), None):
+        raise InputError(
+            f"parameters.{unknown} is no parameter of {label(path)}: {suggestion(unknown, known)}"
+        )
     try:
-        topology: TorTopo = classes[0]()
+        topology: TorTopo = classes[0](**parameters)
         problem = next(_problems(topology), None)
     except InputError as error:
         raise InputError(f"{label(path)}: {error}") from error

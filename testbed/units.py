@@ -28,6 +28,7 @@ _DEFINITIONS = (
     "bit = [information]",
     "byte = 8 * bit = B",
     "packet = [packet]",
+    "segment = [segment]",
     "percent = 0.01 = %",
 )
 
@@ -37,6 +38,7 @@ _KINDS = {
     "[information]": "an amount of data",
     "[information] / [time]": "a rate",
     "[packet]": "a number of packets",
+    "[segment]": "a number of segments",
 }
 
 _QUANTITY = re.compile(
@@ -60,6 +62,7 @@ _DELAY = _Kind("ms", "12.5 ms", "0 ms", "60 s")
 _LOSS = _Kind("", "0.1 %", "0 %", "100 %")
 _SHARE = _Kind("", "95 %", "0 %", "100 %")
 _DURATION = _Kind("s", "5 min", "1 ms", "168 h")
+_BUNDLE = _Kind("segment", "2 segments", "1 segment", "64 segments")
 _QUEUE = _Kind("packet", "1000 packets", "1 packet", "10000000 packets")
 _INTERVAL = _Kind("us", "100 ms", "10 us", "1000 s")
 _SIZE = _Kind("B", "1514 B", "1 B", "2 GB")
@@ -131,6 +134,15 @@ def duration_s(value: object) -> float:
     return float(_within_bounds(value, _DURATION))
 
 
+def bundle_segments(value: object) -> int:
+    """The number of segments that a text such as "2 segments" means (1 to 64).
+
+    Raises:
+        ValueError: it is no whole number of segments; the message is a predicate.
+    """
+    return _whole_number(value, _BUNDLE, "segments")
+
+
 def queue_packets(value: object) -> int:
     """The number of packets that a text such as "1000 packets" means (1 to 10 000 000).
 
@@ -168,6 +180,9 @@ Share = Annotated[float, BeforeValidator(share_fraction)]
 """A model's field in [0, 1], read from a text such as "95 %"."""
 Duration = Annotated[float, BeforeValidator(duration_s)]
 """A model's field in seconds, read from a text such as "5 min"."""
+Segments = Annotated[int, BeforeValidator(bundle_segments)]
+"""A model's field in TCP segments, read from a text such as "2 segments"."""
+
 Queue = Annotated[int, BeforeValidator(queue_packets)]
 """A model's field in packets, read from a text such as "1000 packets"."""
 Interval = Annotated[int, BeforeValidator(interval_us)]

@@ -312,7 +312,7 @@ def read_variant(name: str) -> Variant:
     )
     if variant.conflux:
         _check_conflux(path, variant)
-    _check_numbers(path, variant, numbers)
+    _check_numbers(path, variant, numbers, stream_rule=_said_last(chain, "stream_rule") is not None)
     return variant
 
 
@@ -415,7 +415,9 @@ def _numbers(chain: Chain) -> dict[str, int]:
     return {key: number for key, number in said.items() if isinstance(number, int)}
 
 
-def _check_numbers(path: Path, variant: Variant, numbers: dict[str, int]) -> None:
+def _check_numbers(
+    path: Path, variant: Variant, numbers: dict[str, int], *, stream_rule: bool
+) -> None:
     """Refuse a number that Tor can't know, or that says what another key says too."""
     there = {patch.name for patch in variant.patches}
     for key, number in numbers.items():
@@ -430,6 +432,11 @@ def _check_numbers(path: Path, variant: Variant, numbers: dict[str, int]) -> Non
             f"{label(path)}: connections_per_pair and per_circuit_up_to both say which connection"
             " a circuit takes: leave one of them out"
         )
+    if stream_rule and "parallel_circuits" not in numbers:
+        raise InputError(
+            f'{label(path)}: stream_rule = "{variant.stream_rule}" spreads streams over several'
+            " circuits: say parallel_circuits too, or leave it out"
+        )
     if variant.conflux and numbers:
         raise InputError(
             f"{label(path)}: conflux = true with {next(iter(numbers))}: which leg is on which"
@@ -443,11 +450,6 @@ def _check_conflux(path: Path, variant: Variant) -> None:
         raise InputError(
             f"{label(path)}: conflux = true with a fixed window: Tor links no circuits then;"
             ' write cc_alg = "vegas" too'
-        )
-    if variant.shared_link != "one connection":
-        raise InputError(
-            f'{label(path)}: conflux = true with premise.shared_link = "{variant.shared_link}":'
-            " which leg is on which connection can't be seen; leave one of them out"
         )
 
 

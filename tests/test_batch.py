@@ -111,6 +111,20 @@ def test_what_an_entry_says_holds_for_it_alone(mine: Path) -> None:
     assert plans[Path("One/pctls/seed-7")].duration_s == 9
 
 
+def test_values_are_set_each_with_each(mine: Path) -> None:
+    more = (
+        '[[runs]]\nscenarios = ["SharedDropping"]\nvariants = ["pctls"]\nseeds = [1]\n'
+        'set = { "links.middle-exit.loss" = ["0 %", "0.2 %"], "parameters.clients" = 2 }\n'
+    )
+    (mine / "mine.toml").write_text(BATCH + more, encoding="utf-8")
+    plans = batch.read_batch("./mine.toml").plans
+    folder = "SharedDropping,links.middle-exit.loss={},parameters.clients=2/pctls/seed-1"
+    assert set(map(str, plans)) >= {folder.format("0%"), folder.format("0.2%")}
+    plan = plans[Path(folder.format("0.2%"))]
+    assert plan.links_between("middle", "exit")[0].there.loss == 0.002
+    assert list(plan.paths) == ["client1", "client2"]
+
+
 def test_paths_are_relative_to_the_file(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     assert len(batch.read_batch(str(mine / "mine.toml")).plans) == 4
@@ -120,6 +134,16 @@ def test_paths_are_relative_to_the_file(mine: Path, monkeypatch: pytest.MonkeyPa
     ("right", "wrong", "advice"),
     [
         ("seeds =", "seed =", 'unknown key seed: did you mean "seeds"?'),
+        (
+            '["./Mine.toml"]',
+            '["./Mine.toml"]\nset = { "links.default.loss" = [["1 %"]] }',
+            "runs[1].set.links.default.loss must be a text, a number, true or false, or a list",
+        ),
+        (
+            '["./Mine.toml"]',
+            '["./Mine.toml"]\nset = { "links.default.los" = "1 %" }',
+            'unknown key links.default.los: did you mean "loss"?',
+        ),
         ("scenarios =", "scenario =", 'runs[1].scenario: did you mean "scenarios"?'),
         ("[1, 2]", "3", "seeds = 3 must be a list"),
         ("[1, 2]", "[]", "seeds is empty: name at least one"),

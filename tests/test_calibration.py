@@ -297,10 +297,12 @@ kinds = [
     {"queue_discipline": "sfq", "queue_packets": 127, "queue_parameters": {"perturb_s": 5}},
     {"bundles": True, "loss": 0.01},
 ]
-links = tuple(link.model_copy(update={"rate_bit_per_s": 10_000_000, "loss": 0.0,
-                                      "queue_in_sender": False} | kind)
-              for link, kind in zip(plan.links, kinds, strict=True))
-run_calibration(plan.model_copy(update={"links": links}), here)
+links = []
+for link, kind in zip(plan.links, kinds, strict=True):
+    said = {"rate_bit_per_s": 10_000_000, "loss": 0.0, "queue_in_sender": False} | kind
+    shape = link.there.model_copy(update=said)
+    links.append(link.model_copy(update={"there": shape, "back": shape}))
+run_calibration(plan.model_copy(update={"links": tuple(links)}), here)
 """
 
 

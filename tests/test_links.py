@@ -56,26 +56,31 @@ said = {
 }
 links = []
 for link, (name, parameters) in zip(plan.links, said.items(), strict=True):
-    shape = link.there.model_copy(update=dict(queue_discipline=name, queue_parameters=parameters,
-                                              queue_packets=99, bundles=name == "cake"))
+    shape = link.there.model_copy(update=dict(
+        queue_discipline=name, queue_parameters=parameters, queue_packets=99,
+        bundles=name in ("cake", "fifo"), largest_bundle_segments=2 if name == "fifo" else None,
+    ))
     links.append(link.model_copy(update=dict(there=shape, back=shape)))
 with running_lab(plan.model_copy(update={"links": tuple(links)})) as lab:
     for direction in lab.directions[::2]:
-        show = ["tc", "-d", "-j", "qdisc", "show", "dev", direction.interface]
-        told = lab.run(direction.sender, show)
-        print("qdiscs", json.dumps({direction.shape.queue_discipline: json.loads(told)}))
+        qdiscs, (link,) = (
+            json.loads(lab.run(direction.sender, [*show, "dev", direction.interface]))
+            for show in (["tc", "-d", "-j", "qdisc", "show"], ["ip", "-d", "-j", "link", "show"])
+        )
+        told = {"qdiscs": qdiscs, "largest_bundle": link["gso_max_segs"]}
+        print("told", json.dumps({direction.shape.queue_discipline: told}))
 """
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """What the kernel says of each link's qdiscs, by the link's discipline."""
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the kernel says of each link's qdiscs and bundles, by the link's discipline."""
     output = run_inside(SHOW, tmp_path_factory.mktemp("links") / "machine")
-    lines = [line for line in output.splitlines() if line.startswith("qdiscs ")]
+    lines = [line for line in output.splitlines() if line.startswith("told ")]
     return {
-        name: qdiscs
+        name: told
         for line in lines
-        for name, qdiscs in json.loads(line.removeprefix("qdiscs ")).items()
+        for name, told in json.loads(line.removeprefix("told ")).items()
     }
 
 
@@ -105,15 +110,21 @@ EXPECTED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", DISCIPLINES)
 def test_the_queue_is_behind_the_delay_line_and_has_its_parameters(
-    shown: dict[str, list[dict[str, Any]]], name: str
+    shown: dict[str, Any], name: str
 ) -> None:
-    htb, netem, queue = shown[name]
+    htb, netem, queue = shown[name]["qdiscs"]
     assert (htb["kind"], netem["kind"]) == ("htb", "netem")
     assert queue["kind"] == ("pfifo" if name == "fifo" else name)
     assert (queue["parent"], netem["parent"]) == ("10:1", "1:1")
     assert {key: queue["options"].get(key) for key in EXPECTED[name]} == EXPECTED[name]
     if name == "fq_codel":  # tc names it only where it is on, which is its default
         assert "ecn" not in queue["options"]
+
+
+def test_bundles_are_as_large_as_they_may_be(shown: dict[str, Any]) -> None:
+    largest = {name: told["largest_bundle"] for name, told in shown.items()}
+    assert (largest["fifo"], largest["codel"]) == (2, 1)
+    assert largest["cake"] >= 2**16 // 1448
 
 
 def test_what_a_discipline_leaves_to_chance_follows_from_the_seed(tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ import hashlib
 from collections import Counter
 from pathlib import Path
 
+import polars
 import pytest
+from test_cli import folder
+from test_cli import refused as refused_command
 
 from testbed.bootstrapped import bare_plan
 from testbed.errors import InputError
@@ -17,9 +20,12 @@ from testbed.plan import make_plan
 from testbed.plan_model import Plan
 from testbed.policies.parallel import hashing, uniform
 from testbed.probes.premise import SharedLink, expected_shared_link, kept_connections
+from testbed.results.checks import leg_checks
 from testbed.setup import host_kernel
 from testbed.tor.choices import MOST_SIDE_BY_SIDE
 from testbed.variant import Variant, read_variant
+
+__all__ = ["folder"]  # a fixture
 
 SEVERAL = 'patches = ["per-circuit-connections.patch", "connections-per-pair.patch"]'
 
@@ -99,6 +105,7 @@ def test_refuses_numbers_that_no_path_can_have(tmp_path: Path, key: str, number:
         ("parallel_circuits = 3", "= 3 means nothing without per-circuit-connections.patch: add"),
         ("connections_per_pair = 3", "= 3 means nothing without connections-per-pair.patch: add"),
         ("per_circuit_up_to = 2", "= 2 means nothing without connections-per-pair.patch: add"),
+        ('stream_rule = "hashing"', "spreads streams over several circuits: say parallel_circuits"),
         ('stream_rule = "hash"', 'is no rule for streams: did you mean "hashing"?'),
         (
             f"{SEVERAL}\nconnections_per_pair = 2\nper_circuit_up_to = 2",
@@ -209,6 +216,57 @@ def test_what_esp_leaves_of_a_packet() -> None:
     """By RFC 4303 and 4106: 20 (IPv4), 8 (SPI, number), 8 (IV), 32 (TCP), 2 (trailer), 16 (ICV)."""
     assert ipsec.SEGMENT_BYTES == 1500 - 20 - 8 - 8 - 32 - 2 - 16 == 1448 - 34
     assert (32 + ipsec.SEGMENT_BYTES + 2) % 4 == 0
+
+
+@pytest.mark.parametrize(
+    ("scenario", "keys", "advice"),
+    [
+        ("One", "extends = 'pctls'\nparallel_circuits = 0", "is no whole number from 1 to 32"),
+        ("One", "extends = 'pctls'\nparallel_circuits = 33", "is no whole number from 1 to 32"),
+        ("One", "extends = 'vanilla'\nparallel_circuits = 3", "means nothing without per-circuit"),
+        ("One", "extends = 'conflux'", "has one way from client1 to the exit"),
+        ("ThreeContinents", "extends = 'pctls-conflux'", "has one way from client1 to the exit"),
+    ],
+)
+def test_a_command_is_refused_in_one_line(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    scenario: str,
+    keys: str,
+    advice: str,
+) -> None:
+    """With exit status 2, and before anything is started or written."""
+    (folder / "mine.toml").write_text(f"title = 'x'\n{keys}\n", encoding="utf-8")
+    told = refused_command(["scenario", scenario, "--variant", "./mine.toml"], monkeypatch, capsys)
+    assert advice in told
+
+
+def exit_cells(*queues: tuple[str, str]) -> polars.DataFrame:
+    """Connection and circuit of each sample at the exit."""
+    rows = [{"relay": "exit1", "connection": one, "queue": queue} for one, queue in queues]
+    return polars.DataFrame(
+        rows, schema=dict.fromkeys(("relay", "connection", "queue"), polars.String)
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "observed", "ok"),
+    [
+        (
+            [("1", "a"), ("2", "a"), ("3", "b"), ("4", "c"), ("1", "a")],
+            "4, with at most 1 on one",
+            True,
+        ),
+        ([("1", "a"), ("1", "b"), ("3", "b"), ("4", "c")], "3, with at most 2 on one", False),
+        ([("1", "a"), ("2", "b")], "2, with at most 1 on one", False),
+        ([], "0, with at most 0 on one", False),
+    ],
+)
+def test_each_leg_has_a_connection(cells: list[tuple[str, str]], observed: str, ok: bool) -> None:
+    (check,) = leg_checks(make_plan("TwoPaths", "pctls-conflux"), exit_cells(*cells))
+    assert (check.observed, check.ok) == (observed, ok)
+    assert not list(leg_checks(make_plan("TwoPaths", "conflux"), exit_cells(*cells)))
 
 
 @pytest.mark.root

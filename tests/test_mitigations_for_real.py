@@ -67,6 +67,16 @@ def test_pctcp(tmp_path: Path) -> None:
     assert observed(run, "shared link before measuring") == wanted
     assert observed(run, "shared link after measuring") == wanted
     assert observed(run, "payload of a full segment between relays") == "1414 bytes"
+    relays = {relay.relay: relay for relay in run.summary.relays}
+    assert relays.keys() == {"guard1", "guard2", "middle1", "exit1"}
+    # Two circuits from the guards and to the exit; and with the authority.
+    assert 4 <= relays["middle1"].connections <= 5
+    assert relays["middle1"].sockets > relays["middle1"].connections
+    assert 1 < relays["middle1"].tor_memory_mb < 20
+    assert 0 < relays["middle1"].socket_memory_mb < 20
+    # 514 bytes of a cell carry 498, and 1514 of a frame 1414; acknowledgements come on top.
+    assert run.summary.wire_bytes_per_byte
+    assert 514 / 498 * 1514 / 1414 < run.summary.wire_bytes_per_byte < 1.3
     packets = observed(run, "packets between relays that aren't ESP")
     assert int(packets.removeprefix("none of ")) > 10_000
 

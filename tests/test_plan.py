@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,16 @@ def test_refuses_traffic(traffic: str) -> None:
         ),
         (
             "[links]",
+            '[links]\nclient-guard = { largest_bundle = "2 segments" }',
+            "links.client-guard.largest_bundle says how large bundles are, but bundles is false",
+        ),
+        (
+            "[links]",
+            '[links]\nclient-guard = { bundles = true, largest_bundle = "1 segment" }',
+            "largest_bundle",
+        ),
+        (
+            "[links]",
             '[clients]\nclient3 = "bulk"\n[links]',
             "clients.client3 is no client of two_clients: did you",
         ),
@@ -391,3 +402,48 @@ def test_a_topologys_path_is_as_seen_from_the_scenarios_file(
     assert f'"networks/small.py": give a .py file\'s path, as seen from {tmp_path}' in refused(
         str(file), "vanilla"
     )
+
+
+def test_values_of_a_scenario_can_be_set() -> None:
+    changes: dict[str, int | str] = {"links.middle-exit.loss": "0.2 %", "parameters.clients": 3}
+    plan = make_plan("SharedDropping", "vanilla", changes=changes)
+    name = "SharedDropping,links.middle-exit.loss=0.2%,parameters.clients=3"
+    assert (plan.scenario, plan.unchanged_scenario) == (name, "SharedDropping")
+    assert default_output(plan).parent.parent.name == name
+    assert plan.links_between("middle", "exit")[0].there.loss == 0.002
+    assert len(plan.nodes_with("client")) == 3
+    assert len(plan.nodes_with("guard")) == 2
+    assert plan.key != make_plan("SharedDropping", "vanilla").key
+
+
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({"duration.x": 1}, "duration.x can't be set: duration is no table"),
+        ({"links.middle-exit": "1 %"}, "links.middle-exit can't be set: it is a table or a list"),
+        (
+            {"links.middle-exit.los": "1 %"},
+            'unknown key links.middle-exit.los: did you mean "loss"',
+        ),
+        ({"parameters.client": 2}, "parameters.client is no parameter of topologies/eight_clients"),
+        ({"parameters.clients": 0}, "parameters.clients = 0 is not from 1 to 100"),
+        (
+            {"parameters.clients": "2"},
+            'parameters.clients = "2" is wrong: it should be a valid int',
+        ),
+    ],
+)
+def test_refuses_to_set(changes: dict[str, int | str], advice: str) -> None:
+    with pytest.raises(InputError, match=re.escape(advice)):
+        make_plan("SharedDropping", "vanilla", changes=changes)
+
+
+def test_three_continents() -> None:
+    plan = make_plan("ThreeContinentsBusy", "mctor-5", changes={"parameters.clients": 2})
+    assert set(plan.paths.values()) == {("guard1", "middle1", "exit1")}
+    assert {entry.rate_bit_per_s for entry in plan.competing} == {5_000_000}
+    assert {entry.sender for entry in plan.competing} == {"guard1", "exit1"}
+    round_trip_ms = 2 * sum(
+        link.there.delay_ms for link in plan.links if "client2" not in link.ends
+    )
+    assert round_trip_ms == pytest.approx(191.06 + 84.95 + 165.55, abs=0.1)  # round-trips.csv

@@ -119,8 +119,8 @@ def stream(number: int, began_s: float, first_s: float, last_s: float, size: int
         f"2027-01-15 08:00:00 {START_S + began_s + last_s:.6f} [message] [stream.c:1] [log]"
         f" [stream-{word}] transport [fd=8,error=NONE]"
         f" stream [id={number},vertexid=stream,error={error}]"
-        f" bytes [payload-bytes-recv={size}] times [created-ts={round(1e6 * began_s)},"
-        f"{steps},now-ts={now_us}]\n"
+        f" bytes [payload-bytes-recv={size},payload-bytes-send=0]"
+        f" times [created-ts={round(1e6 * began_s)},{steps},now-ts={now_us}]\n"
     )
 
 
@@ -237,6 +237,18 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
             for node in plan.shared_link or ()
         ],
         "competing": [],
+        "relays": [
+            {
+                "time_s": START_S + at_s,
+                "relay": relay,
+                "connections": connections,
+                "sockets": connections + 4,
+                "tor_memory_bytes": 2_000_000 + at_s,
+                "socket_memory_bytes": 1_000_000 * at_s,
+            }
+            for at_s in (0, 2)
+            for relay, connections in (("middle1", 5), ("exit1", 2))
+        ],
         "queues": [
             {
                 "time_s": START_S + 1,
@@ -335,6 +347,16 @@ def test_figures_worked_out_by_hand(run: Path) -> None:
         "cpu_s": 7.5,
         "delivered_mb": 16.0,
     }
+    assert summary["relays"][0] == {
+        "relay": "middle1",
+        "connections": 5,
+        "sockets": 9,
+        "tor_memory_mb": 2.000002,
+        "socket_memory_mb": 1.0,
+    }
+    # Four directions of two links between guards and middle, two of middle and exit: 20 MB each;
+    # and 16 MB that crossed two such links.
+    assert summary["wire_bytes_per_byte"] == pytest.approx(6 * 20 / (2 * 16))
     assert summary["notes"] == ["measuring began", "1 of 3 probes of the circuits not answered"]
 
 
@@ -371,6 +393,7 @@ def test_what_is_in_a_run_directory(run: Path, plan: Plan) -> None:
         "logs",
         "manifest.json",
         "queues.parquet",
+        "relays.parquet",
         "round_trips.parquet",
         "sockets.parquet",
         "streams.parquet",
@@ -404,6 +427,15 @@ def test_reading_back(run: Path, plan: Plan) -> None:
     # In order of time: client1's heartbeat at 5 s, then client2's.
     assert found.delivered["received_bytes"].to_list() == [6_000_000, 5_000_000, 4_000_000]
     assert found.links.height == 4 * len(plan.links)
+
+
+def test_runs_from_before_relays_were_sampled(run: Path) -> None:
+    without_digests(run)
+    (run / "relays.parquet").unlink()
+    found = read_run(run)
+    assert found.relays.is_empty()
+    assert set(found.relays.columns) == set(SCHEMAS["relays"])
+    assert "relays" not in found.contents.tables
 
 
 def without_digests(run: Path) -> None:

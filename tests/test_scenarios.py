@@ -16,8 +16,12 @@ from testbed.toml_file import PROJECT, names_in
 
 pytestmark = pytest.mark.experiment
 
-WITH_TESTS_OF_THEIR_OWN = {"One", "Two", "Three", "SharedDropping", "TwoPaths"}
-"""The first three are below, the others in test_experiment and test_tor_choices."""
+WITH_TESTS_OF_THEIR_OWN = {
+    *("One", "Two", "Three"),
+    *("SharedDropping", "TwoPaths", "ThreeContinents", "ThreeContinentsBusy"),
+}
+"""The first three are below, the others in test_experiment, test_tor_choices and
+test_loads_for_real."""
 
 
 def traffic_figures(finished: Run, traffic: str) -> dict[str, Any]:

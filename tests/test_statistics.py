@@ -1,6 +1,7 @@
 """Statistics over runs against scipy's own functions and against values worked out by hand."""
 
 import math
+import random
 from collections.abc import Mapping
 
 import numpy
@@ -9,6 +10,7 @@ from scipy import stats
 
 from analysis.metrics import CIRCUIT_ROUND_TRIP, THROUGHPUT
 from analysis.statistics import (
+    CONFIDENCE,
     MOST_RUNS,
     POWER,
     Change,
@@ -19,6 +21,7 @@ from analysis.statistics import (
     mean_interval,
     pair,
     runs_needed,
+    simultaneous_confidence,
 )
 from analysis.wording import figure_text, percent, verdict_text
 
@@ -223,3 +226,47 @@ def test_figures_for_readers() -> None:
         "0 %",
         "0 %",
     ]
+
+
+# Several comparisons at once.
+
+
+def test_each_of_several_intervals_holds_with_more_confidence() -> None:
+    """Bonferroni's: the chances of being wrong, 5 % in all, are shared out evenly."""
+    assert simultaneous_confidence(1) == CONFIDENCE
+    assert simultaneous_confidence(10) == pytest.approx(0.995)
+
+
+def test_a_wider_interval_decides_less() -> None:
+    """As scipy has Student's t: with 2 degrees of freedom 4.303 of 97.5 %, 9.925 of 99.5 %."""
+    before = dict.fromkeys((1, 2, 3), 1.0)
+    after = {1: 1.10, 2: 1.14, 3: 1.18}
+    alone, of_five = change(before, after), change(before, after, simultaneous_confidence(5))
+    assert alone and alone.interval and of_five and of_five.interval
+    widths = [math.log1p(high) for high in (alone.interval.high, of_five.interval.high)]
+    widths = [width - math.log1p(alone.share) for width in widths]
+    assert widths[1] / widths[0] == pytest.approx(9.925 / 4.303, rel=1e-3)
+    assert alone.verdict is Verdict.MORE
+    assert of_five.verdict is Verdict.NOT_ENOUGH_RUNS
+    assert alone.runs_needed and of_five.runs_needed and of_five.runs_needed > alone.runs_needed
+
+
+def test_intervals_hold_together_as_often_as_they_say() -> None:
+    """Of 400 made experiments with ten variants that all equal the first, one interval or more
+    excludes none in at most some 5 %; uncorrected in a third of them."""
+    generator = random.Random(7)
+
+    def wrong(confidence: float) -> int:
+        experiments = 0
+        for _ in range(400):
+            runs = [
+                {seed: math.exp(generator.gauss(0, 0.1)) for seed in range(5)} for _ in range(11)
+            ]
+            changes = [change(runs[0], one, confidence) for one in runs[1:]]
+            experiments += any(
+                one.verdict in (Verdict.LESS, Verdict.MORE) for one in changes if one
+            )
+        return experiments
+
+    assert wrong(simultaneous_confidence(10)) <= 400 * 0.08
+    assert wrong(CONFIDENCE) > 400 * 0.2

@@ -37,6 +37,7 @@ def stream_line(
     "recvsize=5000000,sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE]",
     transport_end: str = "state=SUCCESS_OPEN,error=NONE",
     received: tuple[int, str] = (5_000_000, "100.00%"),
+    sent_bytes: int = 0,
     lasted_us: int = 2_000_000,
     unix_s: float = UNIX_S,
     **steps_us: int,
@@ -49,7 +50,8 @@ def stream_line(
         "_tgenstream_log",
         f"[{what}] transport [fd=12,local={PEER},proxy={PEER},remote=NULL:10.0.5.1:8888,"
         f"{transport_end}] stream {stream} bytes [total-bytes-recv={received[0] + 120},"
-        f"total-bytes-send=140,payload-bytes-recv={received[0]},payload-bytes-send=0,"
+        f"total-bytes-send={sent_bytes + 140},payload-bytes-recv={received[0]},"
+        f"payload-bytes-send={sent_bytes},"
         f"payload-progress-recv={received[1]},payload-progress-send=100.00%] "
         f"times [created-ts={CREATED_US},{times},now-ts={CREATED_US + lasted_us}]",
         unix_s,
@@ -86,6 +88,13 @@ STALLED = stream_line(
     first_byte_recv=120_010,
     last_byte_recv=9_000_000,
 )
+UPLOADED = stream_line(
+    received=(0, "100.00%"),
+    sent_bytes=5_000_000,
+    lasted_us=3_000_000,
+    command=60_050,
+    response=120_000,
+)
 SERVED = stream_line(
     stream="[id=3,vertexid=passive-stream:stream,name=server1,peername=client1,sendsize=5000000,"
     "recvsize=0,sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE]",
@@ -103,7 +112,7 @@ def log(folder: Path, *lines: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("text", [SUCCESS, REFUSED, STALLED, SERVED])
+@pytest.mark.parametrize("text", [SUCCESS, REFUSED, STALLED, UPLOADED, SERVED])
 def test_these_lines_are_of_the_grammar_that_the_bundled_program_keeps(text: str) -> None:
     ours = re.sub(r"tgen-stream\.c:\d+", "stream.py:0", text.rstrip("\n"))
     assert END_LINE.fullmatch(ours)
@@ -130,9 +139,18 @@ def test_a_stream_that_succeeded(tmp_path: Path) -> None:
             "checksum-recv": 1.99,
         },
         bytes_received=5_000_000,
+        bytes_sent=0,
         ok=True,
         error=None,
     )
+
+
+def test_an_upload_ends_when_the_server_says_that_it_has_all(tmp_path: Path) -> None:
+    broken = UPLOADED.replace("stream-success", "stream-error")
+    whole, failed = read_transfers(log(tmp_path, UPLOADED, broken), "client1")
+    assert (whole.bytes_received, whole.bytes_sent) == (0, 5_000_000)
+    assert (whole.first_byte_s, whole.last_byte_s) == (None, 3.0)
+    assert failed.last_byte_s is None
 
 
 def test_streams_that_failed(tmp_path: Path) -> None:
@@ -217,6 +235,24 @@ def test_heartbeats_have_a_count_only_if_it_is_not_zero(tmp_path: Path) -> None:
 )
 def test_whether_a_client_has_settled(tmp_path: Path, text: str, settled: bool) -> None:
     assert has_settled(log(tmp_path, text), "client1", UNIX_S) is settled
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "settled"),
+    [
+        # Three begin together: those under way are over when there are whole threes.
+        ([-2, -1], False),
+        ([-2, -1, 1], True),
+        ([-3, -2, -1], False),
+        ([-3, -2, -1, 1, 2], False),
+        ([-3, -2, -1, 1, 2, 3], True),
+    ],
+)
+def test_whether_streams_that_began_together_have_settled(
+    tmp_path: Path, ends_s: list[int], settled: bool
+) -> None:
+    text = "".join(stream_line(unix_s=UNIX_S + end_s) for end_s in ends_s)
+    assert has_settled(log(tmp_path, text), "client1", UNIX_S, 3) is settled
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Playing them over sockets is tested in test_tgen.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from testbed.traffic.models import (
     client_graph,
     packet_graph,
     server_graph,
+    uploads,
     write_client,
     write_server,
 )
-from testbed.traffic.tgen.action_graph import read_action_graph
+from testbed.traffic.tgen.action_graph import Action, read_action_graph
 from testbed.traffic.tgen.markov import MarkovModel
 from testbed.traffic.tgen.pacing import Pacing
 
@@ -38,9 +40,24 @@ def test_names_and_sizes() -> None:
         "video": 5_000_000,
         "page": 327_680,
         "bulk5mib": 5_242_880,
+        "upload": 5_000_000,
+        "mctor-video": 1_600_000,
+        "mctor-upload": 3_916_667,
+        "mctor-files": 6_270_000,
     }
+    assert {name for name in MODELS if uploads(name)} == {"upload", "mctor-upload"}
+    assert not uploads("bluk")
+    # Of the published sizes, a tenth of 235 MB and a hundredth of five files of 627 MB.
+    assert MODELS["mctor-upload"].load_bytes == pytest.approx(23.5e6, abs=3)
+    assert MODELS["mctor-files"].load_bytes == 5 * 6_270_000
     assert MODELS["bulk"].least_transfer_s == 0
     assert MODELS["audio"].least_transfer_s == MODELS["video"].least_transfer_s == 5
+
+
+def only(followers: Iterable[list[Action]]) -> Action:
+    """The one action that comes after each of several."""
+    (after,) = {id(one): one for each in followers for one in each}.values()
+    return after
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -49,24 +66,31 @@ def test_client_configuration_is_valid(name: str, tmp_path: Path) -> None:
         tmp_path, "c1", name, server=SERVER, socks_proxy=PROXY, seed=7, socks_username="c1"
     )
     graph = read_action_graph(path)
-    (stream,) = graph.start.followers
-    assert stream.kind == "stream"
-    options = stream.stream
-    assert options is not None
-    assert options.send_bytes == 0
-    assert options.receive_bytes == MODELS[name].transfer_bytes
-    assert [peer.address for peer in options.peers] == [SERVER]
-    assert [proxy.address for proxy in options.socks_proxies] == [PROXY]
-    assert options.socks_username == "c1"
+    streams = graph.start.followers
+    assert len(streams) == MODELS[name].at_once
+    for stream in streams:
+        assert stream.kind == "stream"
+        options = stream.stream
+        assert options is not None
+        sizes = (options.send_bytes, options.receive_bytes)
+        payload_bytes = MODELS[name].transfer_bytes
+        assert sizes == ((payload_bytes, 0) if uploads(name) else (0, payload_bytes))
+        assert [peer.address for peer in options.peers] == [SERVER]
+        assert [proxy.address for proxy in options.socks_proxies] == [PROXY]
+        assert options.socks_username == "c1"
     assert graph.options.seed == 7
-    (after,) = stream.followers
+    after = only(stream.followers for stream in streams)
+    if len(streams) > 1:
+        assert (after.kind, after.pause_times_us) == ("pause", ())
+        assert after.incoming == len(streams)
+        (after,) = after.followers
     pauses_s = MODELS[name].pauses_s
     if pauses_s:
         assert after.pause_times_us == tuple(pause_s * 1_000_000 for pause_s in pauses_s)
         (after,) = after.followers
     assert after is graph.start
     paced = MODELS[name].rate_byte_per_s is not None
-    assert (options.packet_model_path is not None) == paced
+    assert options and (options.packet_model_path is not None) == paced
 
 
 def test_pauses() -> None:

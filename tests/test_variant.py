@@ -117,9 +117,10 @@ def test_refuses_key(tmp_path: Path, key: str, advice: str) -> None:
     assert advice in refused(tmp_path, f'title = "x"\nextends = "vanilla"\n{key}\n')
 
 
-def test_refuses_conflux_on_connections_of_their_own(tmp_path: Path) -> None:
-    message = refused(tmp_path, 'title = "x"\nextends = "pctls-vegas"\nconflux = true\n')
-    assert 'conflux = true with premise.shared_link = "one connection per circuit"' in message
+def test_legs_may_have_connections_of_their_own() -> None:
+    variant = read_variant("pctls-conflux")
+    assert variant.conflux
+    assert variant.shared_link == "one connection per circuit"
 
 
 @pytest.mark.parametrize(

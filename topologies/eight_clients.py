@@ -5,9 +5,14 @@ client3, client4 ── guard2 ─┤
                             ├─ middle1 ── exit1 ── server1
 client5, client6 ── guard3 ─┤
 client7, client8 ── guard4 ─┘
+
+A scenario's [parameters] may say another number of clients, two of them for each guard too.
 """
 
+from testbed.errors import InputError
 from testbed.topology import TorTopo
+
+MOST_CLIENTS = 100
 
 
 class EightClients(TorTopo):
@@ -15,15 +20,21 @@ class EightClients(TorTopo):
 
     shared_link = ("middle1", "exit1")
 
-    def build(self) -> None:
-        """Add the nodes and links of the figure, and the authority beside them."""
+    def build(self, clients: int = 8) -> None:
+        """Add the nodes and links of the figure, and the authority beside them.
+
+        Raises:
+            InputError: there are no clients, or too many.
+        """
+        if not 1 <= clients <= MOST_CLIENTS:
+            raise InputError(f"parameters.clients = {clients} is not from 1 to {MOST_CLIENTS}")
         middle = self.add_node("middle", 1)
         exit_relay = self.add_node("exit", 1)
         server = self.add_node("server", 1)
 
-        for number in range(1, 5):
+        for number in range(1, (clients + 1) // 2 + 1):
             guard = self.add_node("guard", number)
-            for client_number in (2 * number - 1, 2 * number):
+            for client_number in range(2 * number - 1, min(2 * number, clients) + 1):
                 self.addLink(self.add_node("client", client_number), guard)
             self.addLink(guard, middle)
         self.addLink(middle, exit_relay)

@@ -17,14 +17,16 @@ from analysis import metrics, style, whole_networks
 from analysis.figures.drawing import Drawing
 from analysis.runs import Group
 from testbed.results import Run
+from testbed.traffic.models import uploads
 
 Numbers = NDArray[np.float64]
 
 CAPTION = (
     "Of each variant one run, whose mean time to last byte is the median of its runs."
-    " Delivered: to each client under test, by the second; to others: to each client that runs"
-    " another model. Congestion window, round trip and segments sent again: of each connection on"
-    " the shared link, at the end that sends the downloads, by its kernel, every 0.5 s. Tor's"
+    " Delivered: to each client under test, by the second, or handed to its Tor where it uploads;"
+    " to others: to each client that runs another model. Congestion window, round trip and segments"
+    " sent again: of each connection on the shared link, at the end that sends the transfers, by"
+    " its kernel, every 0.5 s. Tor's"
     " queue: of each circuit in front of that link; how long the cells waited that left it in a"
     " second, and by Little's law how many waited. Competing: what arrived of each stream beside"
     " the circuits. Active circuits, and links between relays that several of them share: of all"
@@ -75,7 +77,7 @@ Rows = Mapping[str, Mapping[str, Sequence[Line]]]
 
 
 def delivered_mb_per_s(run: Run) -> list[Line]:
-    """What each client under test received in the second before, 1 MB = 10^6 bytes."""
+    """What each client under test received, or sent, in the second before, 1 MB = 10^6 bytes."""
     return [line for line in _delivered_mb_per_s(run) if line.under_test]
 
 
@@ -173,13 +175,18 @@ def _of_network(run: Run, value: polars.Expr) -> list[Line]:
 
 
 def _delivered_mb_per_s(run: Run) -> list[Line]:
-    table = run.delivered.with_columns(value=polars.col("received_bytes") / 1e6)
+    """Of clients that upload what they handed to their Tor, of the others what they received."""
+    uploading = [name for name, model in run.plan.traffic_by_client.items() if uploads(model)]
+    sent = polars.col("client").is_in(uploading)
+    moved = polars.when(sent).then("sent_bytes").otherwise("received_bytes")
+    table = run.delivered.with_columns(value=moved / 1e6)
     return _lines(run, table, ["client"], metrics.clients_under_test(run))
 
 
 def _senders(run: Run) -> polars.DataFrame:
-    """The shared link's samples at the end that sends the downloads."""
-    return run.sockets.filter(node=(run.plan.shared_link or ("", ""))[1])
+    """The shared link's samples at the end that sends what the model under test transfers."""
+    shared_link = run.plan.shared_link or ("", "")
+    return run.sockets.filter(node=shared_link[0 if uploads(run.plan.traffic) else 1])
 
 
 def _lines(

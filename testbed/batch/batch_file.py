@@ -9,13 +9,13 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from testbed.errors import InputError
 from testbed.plan import LARGEST_SEED, default_output, make_plan
 from testbed.plan_model import Plan
 from testbed.scenario import Text
-from testbed.toml_file import PROJECT, find_file, label, read_model
+from testbed.toml_file import PROJECT, Value, find_file, label, read_model
 from testbed.units import Duration
 
 BATCHES = PROJECT / "batches"
@@ -24,6 +24,15 @@ BATCHES = PROJECT / "batches"
 def _some(values: tuple[object, ...]) -> tuple[object, ...]:
     if not values:
         raise ValueError("is empty: name at least one, or leave the key out")
+    return values
+
+
+def _as_list(value: object) -> object:
+    """One value, or several in a list."""
+    values = value if isinstance(value, list) else [value]
+    for one in values or [None]:
+        if not isinstance(one, bool | int | float | str):
+            raise ValueError("must be a text, a number, true or false, or a list of them")
     return values
 
 
@@ -39,7 +48,9 @@ class _Keys(BaseModel):
 
 
 class RunsKeys(_Keys):
-    """Each scenario with each traffic model, variant and seed.
+    """Each scenario with each traffic model, variant and seed, and each value of what is set.
+
+    `set` has values instead of those in the scenarios' files, by dotted keys.
 
     What is None the file says for all, or else each scenario for itself.
     """
@@ -49,6 +60,7 @@ class RunsKeys(_Keys):
     variants: Names | None = None
     seeds: Seeds | None = None
     duration_s: Duration | None = Field(None, alias="duration")
+    set: dict[Text, Annotated[tuple[Value, ...], BeforeValidator(_as_list)]] = {}
 
 
 class BatchFile(_Keys):
@@ -104,9 +116,10 @@ def _plans(said: BatchFile, file: Path) -> Iterator[tuple[str, Plan]]:
     """Each plan with the place in the file that asks for it."""
     for number, keys in enumerate(said.runs, start=1):
         place = f"{label(file)}: runs[{number}]"
-        for scenario, traffic, variant, seed in product(
+        for scenario, traffic, values, variant, seed in product(
             keys.scenarios,
             keys.traffic or (None,),
+            product(*keys.set.values()),
             keys.variants or said.variants,
             keys.seeds or said.seeds,
         ):
@@ -117,6 +130,7 @@ def _plans(said: BatchFile, file: Path) -> Iterator[tuple[str, Plan]]:
                     seed=seed,
                     duration=keys.duration_s or said.duration_s,
                     traffic=traffic,
+                    changes=dict(zip(keys.set, values, strict=True)),
                 )
             except InputError as error:
                 # It speaks of options, where here are keys.

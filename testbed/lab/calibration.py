@@ -430,7 +430,8 @@ def _judge_bundles(counts: DirectionCounts, confidence: float) -> Iterator[Measu
 def _judge_load(load: LoadCounts, said: Shape, names: tuple[str, str, str]) -> Iterator[Measured]:
     """What waited under a full load: no more than there is room for."""
     frame_ms = FULL_SIZE_PACKET_BYTES * 8000 / (said.rate_bit_per_s or math.inf)
-    largest_ms = frame_ms * (MOST_BUNDLE_SEGMENTS if said.bundles else 1)
+    in_bundles = said.largest_bundle_segments or MOST_BUNDLE_SEGMENTS
+    largest_ms = frame_ms * (in_bundles if said.bundles else 1)
     room_ms = math.ceil((said.queue_packets + 1) * largest_ms)
     delays_ms = sorted(load.queue_delays_ms)
     packets = round(load.sent_bytes / FULL_SIZE_PACKET_BYTES)

@@ -179,6 +179,7 @@ def shape(index: int, link: Shape, seed: int) -> Iterator[nlmsg]:
     Without `bundles` the interface is told never to be given a bundle of segments
     (`gso_max_segs 1`): netem drops socket buffers, and TCP would hand it 64 kB at a time, so that
     a loss of 0.1 % would hit bundles, not packets. That is what it does on Mininet's own links.
+    A largest bundle is told in the same way.
 
     With `queue_in_sender` the link is the sender's own network card, as Mininet's links without
     delay and loss are: HTB with a queue and nothing between. There Linux's TCP has about a
@@ -201,8 +202,9 @@ def shape(index: int, link: Shape, seed: int) -> Iterator[nlmsg]:
         quantum=HTB_QUANTUM_BYTES,
     )
     if not link.queue_in_sender:
-        if not link.bundles:
-            yield set_link(index, gso_max_segs=1)
+        largest_bundle = link.largest_bundle_segments if link.bundles else 1
+        if largest_bundle:
+            yield set_link(index, gso_max_segs=largest_bundle)
         yield _qdisc(index, NETEM_HANDLE, HTB_CLASS, "netem", _netem_options(link, seed))
     above_queue = HTB_CLASS if link.queue_in_sender else NETEM_CLASS
     if link.queue_discipline == FIFO:

@@ -15,7 +15,7 @@ from testbed.network.places import PLACES, Places, read_places
 from testbed.network.routes import Routes
 from testbed.network.sampled import draw_network, traffic_by_client
 from testbed.scenario import SampledScenario, read_sampled_scenario
-from testbed.toml_file import label, shown
+from testbed.toml_file import Value, label, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +90,16 @@ class Source:
         )
 
 
-def read_source(scenario: str) -> Source:
+def read_source(scenario: str, changes: Mapping[str, Value] | None = None) -> Source:
     """What a scenario draws from, by its name or its file.
+
+    Args:
+        changes: as of `read_scenario`.
 
     Raises:
         InputError: the scenario isn't there, has no sampled network, or names what isn't there.
     """
-    said, file = read_sampled_scenario(scenario)
+    said, file = read_sampled_scenario(scenario, changes)
     return Source(file, said, _consensus(said, file), _places(said, file))
 
 

@@ -85,6 +85,7 @@ class Shape(NetworkPart):
         loss: the share of packets that are lost, independently of each other.
         bundles: whether TCP's bundles of segments cross as one, and are lost as one. Then `loss`
             is of bundles.
+        largest_bundle_segments: how many segments a bundle has at most; None: as many as TCP likes.
         queue_packets: room for packets that wait, beyond those in the delay line.
         queue_in_sender: what waits is in the sender's own network card, so that its TCP knows of
             it. Only without delay and loss.
@@ -97,6 +98,7 @@ class Shape(NetworkPart):
     jitter_ms: NonNegativeFloat = 0.0
     loss: NonNegativeFloat = 0.0
     bundles: bool = False
+    largest_bundle_segments: PositiveInt | None = None
     queue_packets: PositiveInt = 1000
     queue_in_sender: bool = False
     queue_discipline: str = FIFO
@@ -110,6 +112,7 @@ class Shape(NetworkPart):
             *(f"{name} {value}" for name, value in self.queue_parameters.items()),
             "sender's" if self.queue_in_sender else "",
             "bundles" if self.bundles else "",
+            f"of {self.largest_bundle_segments}" if self.largest_bundle_segments else "",
         ]
         return ", ".join(part for part in parts if part)
 

@@ -95,7 +95,9 @@ async def seen_shared_link(lab: Lab, network: TorNetwork, table: ConnectionTable
     """Count connections in the kernel, and circuits on each by Tor's own statistics or paths."""
     if lab.plan.tor.conflux:
         circuits = _legs_across_shared_link(lab.plan, network)
-        return SharedLink(len(await table.samples_meanwhile()), circuits, circuits)
+        connections = len(await table.samples_meanwhile())
+        # Which leg is on which connection shows when both carry cells: `results.checks`.
+        return SharedLink(connections, circuits, math.ceil(circuits / max(1, connections)))
     counts = await _circuits_by_connection(lab, network)
     connections = len(await table.samples_meanwhile())
     return SharedLink(connections, sum(counts), max(counts, default=0))
@@ -104,8 +106,7 @@ async def seen_shared_link(lab: Lab, network: TorNetwork, table: ConnectionTable
 def _legs_across_shared_link(plan: Plan, network: TorNetwork) -> int:
     """How many legs have the shared link's relays on their path.
 
-    A probe takes only one leg, so that the other would not show in the relay's statistics. On a
-    single connection, which is all that linked sets may have, there is nothing else to be seen.
+    A probe takes only one leg, so that the other would not show in the relay's statistics.
     """
     first, second = (network.fingerprints[relay] for relay in plan.shared_link or ())
     legs = [leg for client in plan.clients for leg in linked_legs(network[client])]

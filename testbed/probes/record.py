@@ -47,6 +47,7 @@ class Record(AbstractContextManager["Record"]):
         self.round_trips = Rows(directory / "round_trips.jsonl")
         self.sockets = Rows(directory / "sockets.jsonl")
         self.competing = Rows(directory / "competing.jsonl")
+        self.relays = Rows(directory / "relays.jsonl")
         self.queues = Rows(directory / "queues.jsonl")
         self.links = Rows(directory / "links.jsonl")
         self.checks = Rows(directory / "checks.jsonl")

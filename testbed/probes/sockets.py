@@ -20,7 +20,7 @@ from testbed.probes.record import Rows
 
 SAMPLE_INTERVAL_S = 0.5
 
-_ESTABLISHED = 1 << 1
+ESTABLISHED = 1 << 1
 _INET_DIAG_INFO_BIT = 1 << 1
 
 
@@ -55,7 +55,7 @@ class SocketSample:
     unsent_bytes: int
 
 
-class _NodeDiagSocket(DiagSocket):  # type: ignore[misc]  # pyroute2 has no types
+class NodeDiagSocket(DiagSocket):  # type: ignore[misc]  # pyroute2 has no types
     """pyroute2's DiagSocket in a network namespace, which its own constructor can't say."""
 
     def __init__(self, namespace: str) -> None:
@@ -74,13 +74,13 @@ class ConnectionTable:
         self.node, self.peer = node, peer
         self._ports = ports
         self._peer_address = lab.plan.node(peer).address
-        self._netlink = _NodeDiagSocket(lab.namespace(node))
+        self._netlink = NodeDiagSocket(lab.namespace(node))
 
     def samples(self) -> Iterator[SocketSample]:
         """A sample of each connection at this moment."""
         now_s = time.time()
         answer: tuple[Any, ...] = self._netlink.get_sock_stats(
-            family=socket.AF_INET, states=_ESTABLISHED, extensions=_INET_DIAG_INFO_BIT
+            family=socket.AF_INET, states=ESTABLISHED, extensions=_INET_DIAG_INFO_BIT
         )
         for one in answer:
             ends = {one["idiag_sport"], one["idiag_dport"]}

@@ -27,6 +27,9 @@ LEAST_PACKETS = 1000
 READING_S = 0.005
 """How far apart the two ends of a direction may be read. Behind netem, packets take no time."""
 
+LEGS = 2
+"""Of a linked set, as in `tor.circuits`."""
+
 DURATION_TOLERANCE = 0.01
 SAMPLE_INTERVAL_S = 0.5
 """As in `probes.sockets`, which needs the machine's own packages to be imported."""
@@ -87,6 +90,7 @@ def computed_checks(plan: Plan, recorded: Recorded) -> list[Check]:
         *loss_checks(directions),
         *crossing_checks(directions),
         client_check(plan, recorded.tables.transfers),
+        *leg_checks(plan, recorded.tables.queues),
         *(
             competing_check(
                 entry, recorded.tables.competing, recorded.measuring_start_s, plan.duration_s
@@ -233,6 +237,28 @@ def client_check(plan: Plan, transfers: polars.DataFrame) -> Check:
         expected="none",
         observed=", ".join(without) or "none",
         ok=not without,
+    )
+
+
+def leg_checks(plan: Plan, queues: polars.DataFrame) -> Iterator[Check]:
+    """Whether each leg of a linked set had a connection of its own, where a variant promises that.
+
+    By the cells that left the exit towards the clients: before and after measuring a probe takes
+    one leg only, so that the other wouldn't show.
+    """
+    if not (
+        plan.shared_link and plan.tor.conflux and plan.tor.premise == "one connection per circuit"
+    ):
+        return
+    exit_relay = plan.shared_link[1]
+    circuits = queues.filter(relay=exit_relay).group_by("connection").agg(polars.n_unique("queue"))
+    legs = LEGS * len(plan.paths)
+    most = max(circuits["queue"].to_list(), default=0)
+    yield Check(
+        name=f"connections of {exit_relay} that carried legs",
+        expected=f"{legs}, each with one",
+        observed=f"{len(circuits)}, with at most {most} on one",
+        ok=len(circuits) == legs and most == 1,
     )
 
 

@@ -177,7 +177,7 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
             virtual_s=facts.cost.virtual_s,
             wall_s=facts.cost.wall_s,
             cpu_s=facts.cost.cpu_s,
-            delivered_mb=delivered_mb(recorded),
+            delivered_mb=delivered_mb(recorded.tables.transfers, recorded.tables.delivered),
         ),
         notes=_notes(plan, recorded),
         **figures(plan, recorded),

@@ -117,6 +117,11 @@ class Run:
         return self._table("queues")
 
     @cached_property
+    def relays(self) -> polars.DataFrame:
+        """Samples of what each relay holds; older runs have none."""
+        return self._table("relays")
+
+    @cached_property
     def sockets(self) -> polars.DataFrame:
         """Samples of the kernel's TCP state on the shared link."""
         return self._table("sockets")

@@ -42,6 +42,15 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     for entry in summary.competing:
         rates = ", ".join(f"{rate:.2f}" for rate in entry.stream_mb_per_s)
         yield "competing streams", f"{entry.sender} to {entry.receiver}: {rates} MB/s"
+    if summary.relays:
+        most = max(summary.relays, key=lambda relay: relay.connections)
+        yield (
+            "busiest relay",
+            f"{most.relay}: {_counted(most.connections, 'connection')}, {most.sockets} sockets,"
+            f" {most.tor_memory_mb:.1f} MB of Tor, {most.socket_memory_mb:.1f} MB of sockets",
+        )
+    if summary.wire_bytes_per_byte is not None:
+        yield "bytes on the wire", f"{summary.wire_bytes_per_byte:.3f} for each byte delivered"
     yield (
         "cost",
         f"{cost.virtual_s:.0f} s virtual, {cost.wall_s:.0f} s wall, {cost.cpu_s:.0f} s CPU"
@@ -53,9 +62,19 @@ def _traffic_lines(figures: TrafficFigures) -> Iterator[tuple[str, str]]:
     throughput = figures.throughput_mb_per_s
     stream_trip, circuit_trip = figures.stream_round_trip_ms, figures.circuit_round_trip_ms
     first, last = figures.time_to_first_byte_s, figures.time_to_last_byte_s
-    yield "throughput", _with_deviation(throughput.mean, throughput.sd, "MB/s", 2)
-    yield "time to first byte", _with_tail(first.mean, first.p95)
+    name = "throughput" if figures.direction == "download" else "upload throughput"
+    yield name, _with_deviation(throughput.mean, throughput.sd, "MB/s", 2)
+    if (fenced := figures.throughput_without_outliers_mb_per_s) and fenced.outliers:
+        text = _with_deviation(fenced.mean, None, "MB/s", 2)
+        yield "without outliers", f"{text}, {fenced.outliers} left out"
+    if figures.direction == "download":
+        yield "time to first byte", _with_tail(first.mean, first.p95)
     yield "time to last byte", _with_tail(last.mean, last.p95)
+    if load := figures.load_s:
+        yield "time of a load", _with_tail(load.mean, load.p95)
+    if fair := figures.fairness:
+        percent = f"{100 * fair.largest_difference:.1f} %"
+        yield "clients", f"Jain's index {fair.jain_index:.3f}, at most {percent} apart"
     if stream_trip:
         yield "stream round trip", _with_deviation(stream_trip.mean, stream_trip.sd, "ms", 0)
     yield "circuit round trip", _with_deviation(circuit_trip.mean, circuit_trip.sd, "ms", 0)

@@ -83,19 +83,50 @@ class Streaming(_Part):
     stall_s: Tail
 
 
+class WithoutOutliers(_Part):
+    """A mean of the values between Tukey's fences, beside the plain mean of all of them.
+
+    Attributes:
+        outliers: how many values lie outside; see `figures.between_fences`.
+    """
+
+    mean: float | None
+    outliers: int
+
+
+class Fairness(_Part):
+    """How alike clients that do the same fare, by the mean throughput of each; None of one client.
+
+    Attributes:
+        jain_index: 1 if all get as much, 1/n if one of n gets all.
+        largest_difference: between two clients, as a share of what the one with more gets.
+    """
+
+    jain_index: float
+    largest_difference: float
+
+
 class TrafficFigures(_Part):
     """The figures of the clients that run one traffic model.
 
     Attributes:
         clients: which these are.
+        direction: of the payload, "download" or "upload".
+        load_s: of transfers that begin together, from their begin to the last one's end, over the
+            whole loads; None of models with one transfer at a time.
+        throughput_without_outliers_mb_per_s, fairness: None of runs before these were made.
         stream_round_trip_ms: None of runs that did not record it.
         streaming: of a paced model; None of the others.
     """
 
     traffic: str
     clients: tuple[str, ...]
+    direction: str = "download"
     transfers: TransferCounts
     throughput_mb_per_s: MeanAndDeviation
+    throughput_without_outliers_mb_per_s: WithoutOutliers | None = None
+    load_s: Tail | None = None
+    fairness: Fairness | None = None
     time_to_first_byte_s: Tail
     time_to_last_byte_s: Tail
     stream_round_trip_ms: Distribution | None = None
@@ -121,6 +152,22 @@ class SharedLinkCounts(_Part):
 
     connections: int | None
     circuits: int | None
+
+
+class RelayFigures(_Part):
+    """What a relay held while the run measured, at its samples every two seconds.
+
+    Attributes:
+        connections, sockets: the most at a sample; see `probes.relays.RelaySample`.
+        tor_memory_mb: the most, 1 MB = 10^6 bytes.
+        socket_memory_mb: mean, as it comes and goes with the load.
+    """
+
+    relay: str
+    connections: int
+    sockets: int
+    tor_memory_mb: float
+    socket_memory_mb: float
 
 
 class Cost(_Part):
@@ -156,6 +203,8 @@ class Summary(_Part):
             runs that did not record it.
         circuit_round_trip_ms: over the answered probes.
         circuit_build_time_ms: of the circuits that carried the traffic, all clients'.
+        relays: none of runs that did not record it.
+        wire_bytes_per_byte: see `figures.wire_bytes_per_byte`.
         notes: sentences that may explain a result.
     """
 
@@ -179,5 +228,7 @@ class Summary(_Part):
     by_traffic: tuple[TrafficFigures, ...] = ()
     competing: tuple[CompetingFigures, ...] = ()
     shared_link: SharedLinkCounts
+    relays: tuple[RelayFigures, ...] = ()
+    wire_bytes_per_byte: float | None = None
     cost: Cost
     notes: tuple[str, ...]

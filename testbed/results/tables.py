@@ -49,6 +49,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "start_s": _NUMBER,
         **dict.fromkeys(_STEP_COLUMNS, _NUMBER),
         "received_bytes": _COUNT,
+        "sent_bytes": _COUNT,
         "ok": _FLAG,
         "error": _TEXT,
         "measured": _FLAG,
@@ -98,6 +99,14 @@ SCHEMAS: Mapping[str, Schema] = {
         "removed_cells": _COUNT,
         "waited_ms": _COUNT,
     },
+    "relays": {
+        "time_s": _NUMBER,
+        "relay": _TEXT,
+        "connections": _COUNT,
+        "sockets": _COUNT,
+        "tor_memory_bytes": _COUNT,
+        "socket_memory_bytes": _COUNT,
+    },
     "links": {
         "time_s": _NUMBER,
         "when": _TEXT,
@@ -116,10 +125,11 @@ SCHEMAS: Mapping[str, Schema] = {
 
 `transfers` has TGen's streams, one a row, with the times of their steps, null if a step was not
 reached; `measured` are those that began before measuring ended; `circuit` is Tor's number of the
-circuit that carried it, and `path` the names of its relays.
+circuit that carried it, and `path` the names of its relays. `time_to_last_byte_s` of a whole
+upload is to the server's word that the last byte has come.
 `delivered` has what a client's generator moved since its heartbeat before, a second earlier. The
-others' columns are those of `CircuitChange`, `StreamChange`, `RoundTrip`,
-`SocketSample` (`sockets` and `competing`), `QueueSample` and `record_links`.
+others' columns are those of `CircuitChange`, `StreamChange`, `RoundTrip`, `SocketSample`
+(`sockets` and `competing`), `QueueSample`, `RelaySample` and `record_links`.
 """
 
 _OLDER_STEPS = ("time_to_first_byte_s", "time_to_last_byte_s")
@@ -128,12 +138,12 @@ YOUNGER_COLUMNS: Mapping[str, Sequence[str]] = {
     "queues": ("next_queue", "next_connection"),
     "transfers": (
         *(column for column in _STEP_COLUMNS if column not in _OLDER_STEPS),
-        *("circuit", "path"),
+        *("circuit", "path", "sent_bytes"),
     ),
 }
 """Columns that older runs lack, by table: they are read as nulls."""
 
-YOUNGER_TABLES = ("streams",)
+YOUNGER_TABLES = ("streams", "relays")
 """Tables that older runs lack: they are read as empty."""
 
 _ASKS_WITHIN_S = 1.0
@@ -162,6 +172,7 @@ class Tables:
     sockets: polars.DataFrame
     competing: polars.DataFrame
     queues: polars.DataFrame
+    relays: polars.DataFrame
     links: polars.DataFrame
 
     def items(self) -> Iterator[tuple[str, polars.DataFrame]]:
@@ -214,12 +225,13 @@ def read_recorded(directory: Path, plan: Plan) -> Recorded:
 
 
 def throughput_mb_per_s() -> polars.Expr:
-    """A transfer's payload by its time to last byte, 1 MB = 10^6 bytes.
+    """A transfer's payload by its time to last byte, whichever way it goes, 1 MB = 10^6 bytes.
 
     Null where that time is zero: the machine's clock stands still while its programs compute.
     """
     time_s = polars.col("time_to_last_byte_s")
-    rate = polars.col("received_bytes") / 1e6 / time_s
+    payload_bytes = polars.col("received_bytes") + polars.col("sent_bytes").fill_null(0)
+    rate = payload_bytes / 1e6 / time_s
     return polars.when(time_s > 0).then(rate).alias("throughput_mb_per_s")
 
 
@@ -308,7 +320,9 @@ def _transfer_row(transfer: Transfer, measured: bool) -> dict[str, Any]:
         "stream_id": transfer.stream_id,
         "start_s": transfer.start_s,
         **{column: transfer.step_s[step] for column, step in _STEP_COLUMNS.items()},
+        "time_to_last_byte_s": transfer.last_byte_s,
         "received_bytes": transfer.bytes_received,
+        "sent_bytes": transfer.bytes_sent,
         "ok": transfer.ok,
         "error": transfer.error,
         "measured": measured,

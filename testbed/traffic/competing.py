@@ -46,6 +46,8 @@ def competing_streams(lab: Lab, logs: Path) -> Iterator[dict[str, subprocess.Pop
                 *("-t", str(LONGEST_S)),
                 "--forceflush",
             ]
+            if entry.rate_bit_per_s:
+                command += ["-b", str(entry.rate_bit_per_s)]
             process = stack.enter_context(_iperf(lab, entry.sender, command, logs, entry))
             senders[f"iperf3-{entry.sender}-{entry.port}"] = process
         yield senders

@@ -17,12 +17,15 @@ from testbed.traffic.tgen.markov import PACKET_BYTES, TO_ORIGIN, TOGETHER_US
 # Packets of a paced model leave in bursts about so far apart; TGen ignores delays up to 10 ms.
 _BURST_INTERVAL_US = 20_000
 _STALLOUT = "30 seconds"
+# A client that uploads has handed all to its Tor's socket long before it arrives, and then hears
+# nothing until the server says that all has come.
+_UPLOAD_STALLOUT = "10 minutes"
 _HEARTBEAT = "1 second"
 
 
 @dataclass(frozen=True)
 class TrafficModel:
-    """What a client does over and over: one transfer from the server, then a pause.
+    """What a client does over and over: a transfer, or several at once, then a pause.
 
     After a transfer that failed the bundled generator waits one second more, so that an error
     costs a run a moment and not the run; upstream's goes on at once.
@@ -32,6 +35,9 @@ class TrafficModel:
         description: one line for `list`.
         transfer_bytes: payload of one transfer, from server to client.
         rate_byte_per_s: what the server paces a transfer to; None: as fast as it goes.
+        upload: whether the payload goes from client to server instead.
+        at_once: how many transfers begin together, in a stream each; the next begin when all of
+            them have ended. Together they are a load.
         pauses_s: after a transfer, one of these by chance; empty: the next begins at once.
     """
 
@@ -40,6 +46,13 @@ class TrafficModel:
     transfer_bytes: int
     rate_byte_per_s: int | None = None
     pauses_s: tuple[int, ...] = ()
+    upload: bool = False
+    at_once: int = 1
+
+    @property
+    def load_bytes(self) -> int:
+        """Payload of all transfers that begin together."""
+        return self.transfer_bytes * self.at_once
 
     @property
     def least_transfer_s(self) -> float:
@@ -58,8 +71,21 @@ _ALL = (
         "page", "320 KiB, then a pause of 1 to 30 s", 320 * 1024, pauses_s=tuple(range(1, 31))
     ),
     TrafficModel("bulk5mib", "5 MiB, then at once the next", 5 * 1024 * 1024),
+    TrafficModel("upload", "5 MB to the server, then at once the next", 5_000_000, upload=True),
+    # Liu and Lin's loads (Increasing bandwidth in Tor paths with multiple inter-relay connections,
+    # 2016), scaled so that a run of minutes has some of each: docs/mitigations.md.
+    TrafficModel("mctor-video", "9.6 MB in six pieces at once, a fifth", 1_600_000, at_once=6),
+    TrafficModel(
+        "mctor-upload", "23.5 MB up in six pieces, a tenth", 3_916_667, upload=True, at_once=6
+    ),
+    TrafficModel("mctor-files", "five files of 6.27 MB at once, a hundredth", 6_270_000, at_once=5),
 )
 MODELS: Mapping[str, TrafficModel] = {model.name: model for model in _ALL}
+
+
+def uploads(model: str) -> bool:
+    """Whether a model's payload goes from client to server; False of models that aren't known."""
+    return model in MODELS and MODELS[model].upload
 
 
 def traffic_model(name: str) -> TrafficModel:
@@ -102,27 +128,36 @@ def client_graph(
         "loglevel": "message",
         "heartbeat": _HEARTBEAT,
         "markovmodelseed": str(seed),
-        "stallout": _STALLOUT,
+        "stallout": _UPLOAD_STALLOUT if found.upload else _STALLOUT,
     }
     if socks_proxy is not None:
         start["socksproxy"] = _peer(socks_proxy)
         if socks_username is not None:
             start["socksusername"] = socks_username
-    stream = {"sendsize": "0", "recvsize": str(found.transfer_bytes)}
+    sizes = (found.transfer_bytes, 0) if found.upload else (0, found.transfer_bytes)
+    stream = dict(zip(("sendsize", "recvsize"), map(str, sizes), strict=True))
     if found.rate_byte_per_s is not None:
         if packet_model_path is None:
             raise ValueError(f"{model} is paced and needs the path of its packet model")
         stream["packetmodelpath"] = str(packet_model_path)
     graph: networkx.DiGraph[str] = networkx.DiGraph()
     graph.add_node("start", **start)
-    graph.add_node("stream", **stream)
-    graph.add_edge("start", "stream")
+    last = "stream"
+    if found.at_once == 1:
+        graph.add_node("stream", **stream)
+        graph.add_edge("start", "stream")
+    else:
+        last = "pause_for_all"  # a pause without a time lasts until all that lead to it are over
+        graph.add_node(last)
+        for number in range(1, found.at_once + 1):
+            graph.add_node(f"stream{number}", **stream)
+            graph.add_edge("start", f"stream{number}")
+            graph.add_edge(f"stream{number}", last)
     if found.pauses_s:
         graph.add_node("pause", time=",".join(f"{pause_s} seconds" for pause_s in found.pauses_s))
-        graph.add_edge("stream", "pause")
-        graph.add_edge("pause", "start")
-    else:
-        graph.add_edge("stream", "start")
+        graph.add_edge(last, "pause")
+        last = "pause"
+    graph.add_edge(last, "start")
     return graph
 
 

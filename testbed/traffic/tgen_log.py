@@ -45,7 +45,7 @@ class Transfer:
         lasted_s: from then to the line, checksum included.
         step_s: when each of `STEPS` was reached, None if it wasn't; of a failed stream, the last
             byte is the last one that came.
-        bytes_received: payload.
+        bytes_received, bytes_sent: payload.
         ok: whether all of it came and the checksum was right.
         error: None, or TGen's name of the error; of the proxy's, with the transport's after it.
     """
@@ -56,6 +56,7 @@ class Transfer:
     lasted_s: float
     step_s: Mapping[str, float | None]
     bytes_received: int
+    bytes_sent: int
     ok: bool
     error: str | None
 
@@ -66,7 +67,14 @@ class Transfer:
 
     @property
     def last_byte_s(self) -> float | None:
-        """To the last byte of payload that came; None if none did."""
+        """To the last byte of payload that came; None if none did.
+
+        Of a whole stream that only sent, to the server's word that the last byte has come, which is
+        the stream's end: when a byte was written tells nothing, as the client's Tor takes it at
+        once.
+        """
+        if self.ok and self.bytes_sent and not self.bytes_received:
+            return self.lasted_s
         return self.step_s["last-byte-recv"]
 
 
@@ -133,17 +141,21 @@ def read_heartbeats(path: Path, client: str) -> list[Heartbeat]:
     return heartbeats
 
 
-def has_settled(path: Path, client: str, since_s: float) -> bool:
+def has_settled(path: Path, client: str, since_s: float, at_once: int = 1) -> bool:
     """Whether no stream of a client that began before a Unix time is under way any more.
 
-    For generators that play one stream at a time.
+    Args:
+        at_once: how many streams begin together; the next begin when all of them have ended.
 
     Raises:
         TestbedError: as `read_transfers` and `read_heartbeats`.
     """
     beats = [beat for beat in read_heartbeats(path, client) if beat.time_s >= since_s]
-    ended = (stream.start_s + stream.lasted_s for stream in read_transfers(path, client))
-    return any(not beat.pending_streams for beat in beats) or any(at_s >= since_s for at_s in ended)
+    if any(not beat.pending_streams for beat in beats):
+        return True
+    ends_s = [stream.start_s + stream.lasted_s for stream in read_transfers(path, client)]
+    loads_before = sum(end_s < since_s for end_s in ends_s) // at_once
+    return len(ends_s) >= (loads_before + 1) * at_once
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -172,6 +184,7 @@ def _transfer(client: str, words: list[str]) -> Transfer | None:
         lasted_s=since_start_s,
         step_s={step: _elapsed_s(times[f"usecs-to-{step}"]) for step in STEPS},
         bytes_received=int(parts["bytes"]["payload-bytes-recv"]),
+        bytes_sent=int(parts["bytes"]["payload-bytes-send"]),
         ok=ok,
         error=None if ok else _error(parts["stream"]["error"], parts["transport"]["error"]),
     )

@@ -1,0 +1,115 @@
+"""Variants against the first one: a row a variant, a panel a metric, a dot and an interval in it.
+
+What the differences are is computed in comparison; how they are told in words, in tables.
+"""
+
+from collections.abc import Sequence
+from textwrap import fill
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from analysis import style
+from analysis.comparison import Compared, headlines
+from analysis.figures.drawing import Drawing
+from analysis.statistics import Change, Verdict
+from analysis.wording import percent
+
+CAPTION = (
+    "How each variant differs from {first} (the grey line), with the interval that the runs leave;"
+    " those of a panel hold together with 95 % confidence. Hollow: the runs don't decide whether"
+    " there is a difference. Axes are of ratios: half and twice are equally far from none."
+)
+
+_ROW_INCHES, _LETTER_INCHES = 0.22, 0.062
+_TITLE_LETTERS = 16
+_WIDE = 4.0
+"""An interval to more than that many times a panel's largest difference goes beyond its edge."""
+_TICKS = (1, 1.5, 2, 3, 5, 7)
+
+
+def differences(title: str, name: str, compared: Sequence[Compared]) -> Drawing | None:
+    """A figure of all variants but the first; None if nothing can be compared.
+
+    Args:
+        title: what the runs are of.
+        name: of its files.
+    """
+    by_metric = headlines(compared)
+    if not by_metric:
+        return None
+    others = list(dict.fromkeys(row.other for row in compared))
+    first = compared[0].first
+    looks = style.looks(others)
+    figure, places = style.grid(
+        1, len(by_metric), panel_inches=0.3 + _ROW_INCHES * len(others), legend=False
+    )
+    _make_room(figure, places, max(map(len, others)))
+    panels = places.subplots(sharey=True, squeeze=False)[0]
+    for panel, (metric, by_variant) in zip(panels, by_metric.items(), strict=True):
+        changes = {other: by_variant[other].change for other in others}
+        _draw(panel, list(changes.values()), [looks[other]["color"] for other in others])
+        panel.set_title(fill(metric.name, _TITLE_LETTERS))
+    panels[0].set_yticks(range(len(others)), others)
+    panels[0].invert_yaxis()
+    return Drawing(
+        name=name,
+        title=f"{title}: all variants against {first}",
+        caption=CAPTION.format(first=first),
+        figure=figure,
+    )
+
+
+def _draw(panel: Axes, changes: Sequence[Change | None], colours: Sequence[str]) -> None:
+    """One panel: ratios on a logarithmic axis that shows every difference itself."""
+    panel.set_xscale("log")
+    panel.axvline(1, color=style.BESIDE, linewidth=style.LINE_WIDTH_POINTS)
+    ratios = [1 + one.share for one in changes if one]
+    least, greatest = min([*ratios, 1.0]), max([*ratios, 1.0])
+    for place, (one, colour) in enumerate(zip(changes, colours, strict=True)):
+        if one is None:
+            continue
+        decided = one.verdict is not Verdict.NOT_ENOUGH_RUNS
+        if one.interval:
+            ends = [1 + bound for bound in one.interval]
+            panel.plot(ends, [place, place], color=colour, linewidth=style.LINE_WIDTH_POINTS)
+            least = min(least, max(ends[0], least / _WIDE))
+            greatest = max(greatest, min(ends[1], greatest * _WIDE))
+        panel.plot(
+            [1 + one.share],
+            [place],
+            marker="o",
+            markersize=4,
+            color=colour,
+            markerfacecolor=colour if decided else "white",
+        )
+    margin = (greatest / least) ** 0.06
+    panel.set_xlim(min(least / margin, 0.98), max(greatest * margin, 1.02))
+    _number(panel, greatest / least)
+
+
+def _number(panel: Axes, span: float) -> None:
+    """Differences in percent at few places: at round factors if there are any, else evenly."""
+    locator = LogLocator(subs=_TICKS, numticks=5) if span > 2 else MaxNLocator(3)
+    panel.xaxis.set_major_locator(locator)
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda ratio, _: percent(ratio - 1)))
+    panel.tick_params(axis="x", rotation=40)
+    panel.tick_params(axis="y", length=0)
+
+
+def _make_room(figure: Figure, places: GridSpec, longest: int) -> None:
+    """For the variants' names left of the first panel, titles of two lines and slanted numbers."""
+    width, height = figure.get_size_inches()
+    left = max(0.0, _LETTER_INCHES * longest + 0.15 - style.LEFT_INCHES)
+    top, bottom = 0.12, 0.1
+    whole_width, whole_height = width + left, height + top + bottom
+    places.update(
+        left=(places.left * width + left) / whole_width,
+        right=(places.right * width + left) / whole_width,
+        top=(places.top * height + bottom) / whole_height,
+        bottom=(places.bottom * height + bottom) / whole_height,
+    )
+    figure.set_size_inches(whole_width, whole_height)

@@ -1,0 +1,113 @@
+"""The testbed from Python, for scripts and notebooks: plan a run, carry it out, read runs.
+
+docs/python.md shows it. These names stay; what lies below `testbed` and `analysis` may move.
+"""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars
+from rich.console import Console
+
+from analysis.metrics import METRICS
+from analysis.runs import Found, find_runs
+from testbed import repeats, runner
+from testbed.errors import InputError
+from testbed.plan import check_output, default_output, make_plan
+from testbed.plan_model import Plan
+from testbed.results import Run, read_run
+from testbed.results.tables import SCHEMAS
+
+__all__ = ["Plan", "Run", "carry_out", "figures", "make_plan", "read_run", "rows"]
+
+
+def carry_out(plan: Plan, directory: Path | str | None = None) -> Run:
+    """Carry out a plan in the virtual machine, and read the run that comes of it.
+
+    Args:
+        plan: of `make_plan`.
+        directory: where the run goes; it must not be there yet. Without one it goes to where the
+            commands put it, `results/SCENARIO/VARIANT/seed-N`, and is read if it is there already.
+
+    Raises:
+        InputError: something else is there.
+        TestbedError: the run failed; the message says where its evidence is.
+    """
+    if directory is None:
+        directory = default_output(plan)
+        if not repeats.missing([plan]):
+            return read_run(directory)
+    directory = Path(directory)
+    check_output(directory)
+    messages = Console(stderr=True)
+    progress = runner.ProgressBar.on(messages, f"{plan.scenario}, {plan.variant}, seed {plan.seed}")
+    with progress.bar:
+        runner.carry_out(plan, directory, messages, progress.show)
+    return read_run(directory)
+
+
+def figures(directory: Path | str) -> polars.DataFrame:
+    """A row for each run below a directory that counts: what it is of, and its figures.
+
+    Columns: scenario, variant, traffic, duration_s, seed, fingerprint, directory; made_by, which
+    is empty unless there are runs of several Tors, kernels or testbeds, whose figures should not be
+    put together; and each of `compare`'s metrics, such as throughput_mb_per_s_mean, null where a
+    run has nothing to make it of. Runs that don't count are warned of.
+
+    Raises:
+        InputError: there is no run.
+    """
+    return polars.DataFrame(
+        [
+            {
+                **_names(part, run),
+                "duration_s": run.summary.duration_s,
+                "fingerprint": run.fingerprint,
+                "directory": str(run.directory),
+                **{metric.key.replace(".", "_"): metric.of(run) for metric in METRICS},
+            }
+            for part, run in _runs(directory)
+        ],
+        infer_schema_length=None,
+    )
+
+
+def rows(directory: Path | str, table: str) -> polars.DataFrame:
+    """A table of all runs below a directory that count, such as "transfers", as one.
+
+    The columns before the table's own: made_by (see `figures`), scenario, variant, traffic, seed.
+
+    Raises:
+        InputError: there is no run, or no such table.
+    """
+    if table not in SCHEMAS:
+        raise InputError(f"there is no table {table!r}: a run has {', '.join(SCHEMAS)}")
+    return polars.concat([_named(getattr(run, table), part, run) for part, run in _runs(directory)])
+
+
+def _runs(directory: Path | str) -> Iterator[tuple[Found, Run]]:
+    found = find_runs(Path(directory))
+    for line in found.left_out:
+        warnings.warn(f"left out: {line}", stacklevel=3)
+    if not any(part.valid for part in found.parts):
+        raise InputError(f"{directory} holds no run that counts")
+    for part in found.parts:
+        for runs in part.valid.values():
+            for run in runs:
+                yield part, run
+
+
+def _named(table: polars.DataFrame, part: Found, run: Run) -> polars.DataFrame:
+    names = [polars.lit(value).alias(name) for name, value in _names(part, run).items()]
+    return table.select(*names, polars.all())
+
+
+def _names(part: Found, run: Run) -> dict[str, str | int]:
+    return {
+        "made_by": part.made_by,
+        "scenario": run.summary.scenario,
+        "variant": run.summary.variant,
+        "traffic": run.summary.traffic,
+        "seed": run.summary.seed,
+    }

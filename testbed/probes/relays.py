@@ -1,0 +1,112 @@
+"""What each relay holds while a run measures: connections, sockets, memory of Tor and of sockets.
+
+What crosses the links is `probes.premise`'s.
+"""
+
+import asyncio
+import re
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from testbed.lab.network import Lab
+from testbed.probes.record import Rows
+from testbed.probes.sockets import ESTABLISHED, NodeDiagSocket
+from testbed.tor.configuration import OR_PORT
+from testbed.tor.network import TorNetwork
+
+SAMPLE_INTERVAL_S = 2.0
+
+_MEMORY_BIT = 1 << 6
+_MEMORY_FIELDS = struct.Struct("=9i")
+"""Of INET_DIAG_SKMEMINFO (linux/sock_diag.h): received, room for that, being sent, room for that,
+kept in reserve (below zero for moments), written and not acknowledged, options, backlog, drops."""
+_RECEIVED, _RESERVE, _WRITTEN, _OPTIONS = 0, 4, 5, 6
+
+_ANONYMOUS = re.compile(r"^RssAnon:\s+(\d+) kB$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class RelaySample:
+    """A row of relays.parquet.
+
+    Attributes:
+        time_s: Unix time.
+        connections: established TCP connections with other Tors, on the emulated links and beside.
+        sockets: that Tor has open, of all kinds.
+        tor_memory_bytes: anonymous memory that is resident, without the program and its libraries.
+        socket_memory_bytes: what the kernel holds for these connections: data received and not
+            read, or written and not acknowledged, with their headers, and what it keeps in reserve.
+    """
+
+    time_s: float
+    relay: str
+    connections: int
+    sockets: int
+    tor_memory_bytes: int
+    socket_memory_bytes: int
+
+
+class RelayProbe:
+    """Asks the kernel about one relay."""
+
+    def __init__(self, lab: Lab, relay: str, process: int) -> None:
+        self._relay, self._process = relay, Path("/proc") / str(process)
+        self._netlink = NodeDiagSocket(lab.namespace(relay))
+
+    def sample(self) -> RelaySample:
+        """The relay at this moment."""
+        memory = list(self._connection_memory_bytes())
+        status = (self._process / "status").read_text()
+        anonymous = _ANONYMOUS.search(status)
+        return RelaySample(
+            time_s=time.time(),
+            relay=self._relay,
+            connections=len(memory),
+            sockets=sum(_is_socket(file) for file in (self._process / "fd").iterdir()),
+            tor_memory_bytes=1024 * int(anonymous[1]) if anonymous else 0,
+            socket_memory_bytes=sum(memory),
+        )
+
+    def _connection_memory_bytes(self) -> Iterator[int]:
+        """Of each established connection of Tor's protocol, whichever end opened it."""
+        for one in self._netlink.get_sock_stats(
+            family=socket.AF_INET, states=ESTABLISHED, extensions=_MEMORY_BIT
+        ):
+            if OR_PORT in (one["idiag_sport"], one["idiag_dport"]):
+                yield held_bytes(one.get_attr("INET_DIAG_SKMEMINFO"))
+
+
+def held_bytes(memory: str) -> int:
+    """What a socket's memory adds up to, by pyroute2's text of SKMEMINFO, such as "60:90:01:…"."""
+    fields = _MEMORY_FIELDS.unpack_from(bytes.fromhex(memory.replace(":", "")))
+    return sum(fields[place] for place in (_RECEIVED, _RESERVE, _WRITTEN, _OPTIONS))
+
+
+def _is_socket(file: Path) -> bool:
+    try:
+        return str(file.readlink()).startswith("socket:")
+    except FileNotFoundError:  # closed meanwhile
+        return False
+
+
+def _probes(lab: Lab, network: TorNetwork) -> list[RelayProbe]:
+    """One of each relay. As of samples: pyroute2 runs an event loop of its own."""
+    relays = [node.name for node in lab.plan.of_kind("relay")]
+    return [RelayProbe(lab, relay, network[relay].process.pid) for relay in relays]
+
+
+async def sample_relays_steadily(
+    lab: Lab, network: TorNetwork, start_s: float, end_s: float, rows: Rows
+) -> None:
+    """Sample every relay at each `SAMPLE_INTERVAL_S` from `start_s` to `end_s` (Unix times)."""
+    probes = await asyncio.to_thread(_probes, lab, network)
+    at_s = start_s
+    while at_s < end_s:
+        await asyncio.sleep(max(0.0, at_s - time.time()))
+        for probe in probes:
+            rows.add(asdict(await asyncio.to_thread(probe.sample)))
+        at_s += SAMPLE_INTERVAL_S

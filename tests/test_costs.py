@@ -1,0 +1,65 @@
+"""What a variant costs, by hand. In a real run it is seen in test_mitigations_for_real."""
+
+import struct
+from pathlib import Path
+
+import polars
+from made_runs import Made
+
+from analysis import metrics
+from analysis.runs import find_runs
+from analysis.tables import costs_table
+from testbed.probes.relays import held_bytes
+from testbed.results import read_run
+from testbed.results.figures import relay_figures
+
+
+def test_what_a_socket_holds() -> None:
+    """As pyroute2 tells SKMEMINFO; the reserve is below zero for moments."""
+    fields = struct.pack("=9i", 1000, 131_072, 7, 262_144, -512, 2000, 30, 5, 9)
+    assert held_bytes(fields.hex(":")) == 1000 - 512 + 2000 + 30
+
+
+def samples(*rows: tuple[str, int, int, int]) -> polars.DataFrame:
+    """Relay, connections, memory of its Tor and of its sockets, in MB."""
+    return polars.DataFrame(
+        [
+            {
+                "relay": relay,
+                "connections": connections,
+                "sockets": connections + 4,
+                "tor_memory_bytes": 10**6 * tor_mb,
+                "socket_memory_bytes": 10**6 * sockets_mb,
+            }
+            for relay, connections, tor_mb, sockets_mb in rows
+        ]
+    )
+
+
+def test_figures_of_relays() -> None:
+    table = samples(("guard1", 3, 2, 1), ("exit1", 9, 1, 0), ("guard1", 4, 3, 3))
+    guard, exit_relay = relay_figures(table)
+    assert (guard.relay, guard.connections, guard.sockets) == ("guard1", 4, 8)
+    assert (guard.tor_memory_mb, guard.socket_memory_mb) == (3, 2)
+    assert exit_relay.connections == 9
+
+
+def test_costs_are_those_of_the_relay_that_has_most(tmp_path: Path) -> None:
+    folder = Made().write(tmp_path)
+    table = samples(("guard1", 3, 2, 1), ("exit1", 9, 1, 0), ("guard1", 4, 3, 3))
+    table.with_columns(time_s=polars.lit(1.0)).write_parquet(folder / "relays.parquet")
+    run = read_run(folder)
+    assert (metrics.CONNECTIONS.of(run), metrics.SOCKETS.of(run)) == (9, 13)
+    assert (metrics.TOR_MEMORY.of(run), metrics.SOCKET_MEMORY.of(run)) == (3, 2)
+    assert metrics.CPU.of(run) == 1.0
+    (row,) = costs_table(find_runs(tmp_path)).rows
+    assert row[:3] == ("vanilla", "NoDropping", "1")
+    assert row[3:] == ("150", "9", "13", "3.0", "2.0", row[-2], "1.000")
+
+
+def test_runs_without_samples_have_no_costs(tmp_path: Path) -> None:
+    (Made().write(tmp_path) / "relays.parquet").unlink()
+    run = read_run(next(tmp_path.rglob("seed-1")))
+    assert metrics.CONNECTIONS.of(run) is None
+    assert metrics.WIRE_BYTES.of(run) is None  # as no links were recorded either
+    assert not costs_table(find_runs(tmp_path)).rows

@@ -1,0 +1,87 @@
+"""The Python interface: what docs/python.md shows runs, and reads what the commands make."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_runs import Made
+from test_cli import FakeMachine, folder, with_machine
+from test_documents import blocks
+
+import hydra
+from testbed import runner
+from testbed.errors import InputError, TestbedError
+from testbed.toml_file import PROJECT
+
+__all__ = ["folder"]  # a fixture
+
+EXAMPLES = list(blocks(PROJECT / "docs" / "python.md", "python"))
+
+
+def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, str(PROJECT / "run.py"), "python", *arguments]
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_many_runs_are_one_table(tmp_path: Path) -> None:
+    for seed, time_s in ((1, 2.5), (2, 2.0)):
+        Made(seed=seed, time_s=time_s).write(tmp_path)
+    Made("pctls").write(tmp_path)
+    Made("pctls", seed=2, valid=False).write(tmp_path)
+    with pytest.warns(UserWarning, match="left out: .*pctls.*seed-2"):
+        figures = hydra.figures(tmp_path)
+    named = figures.select("scenario", "variant", "traffic", "duration_s", "seed", "made_by")
+    assert named.rows() == [
+        ("NoDropping", "vanilla", "bulk", 300, 1, ""),
+        ("NoDropping", "vanilla", "bulk", 300, 2, ""),
+        ("NoDropping", "pctls", "bulk", 300, 1, ""),
+    ]
+    assert figures["throughput_mb_per_s_mean"].to_list() == pytest.approx([2.0, 2.5, 2.0])
+    with pytest.warns(UserWarning, match="left out"):
+        transfers = hydra.rows(tmp_path, "transfers")
+    one = hydra.read_run(Path(figures["directory"][0]))
+    assert transfers.height == 3 * one.transfers.height
+    assert transfers.columns == [
+        *("made_by", "scenario", "variant", "traffic", "seed"),
+        *one.transfers.columns,
+    ]
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    Made(valid=False).write(tmp_path)
+    with pytest.warns(UserWarning), pytest.raises(InputError, match="no run that counts"):
+        hydra.figures(tmp_path)
+    with pytest.raises(InputError, match="no table 'transfer'"):
+        hydra.rows(tmp_path, "transfer")
+
+
+def test_a_run_is_read_when_it_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_machine(monkeypatch, folder, FakeMachine)
+    plan = hydra.make_plan("./Mine.toml", "vanilla", seed=3)
+    made = hydra.carry_out(plan)
+    assert made.directory == Path("results/Mine/vanilla/seed-3")
+    monkeypatch.setattr(runner, "carry_out", None)
+    assert hydra.carry_out(plan).fingerprint == made.fingerprint
+    with pytest.raises(TestbedError, match="exists"):
+        hydra.carry_out(plan, made.directory)
+
+
+def test_the_documents_many_runs(tmp_path: Path) -> None:
+    for variant in ("vanilla", "pctls"):
+        Made(variant).write(tmp_path / "results")
+    (tmp_path / "script.py").write_text(EXAMPLES[1], encoding="utf-8")
+    done = python("script.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "pctls" in done.stdout
+
+
+@pytest.mark.experiment
+def test_the_documents_runs(tmp_path: Path) -> None:
+    """The last example makes what the first one has made already no second time."""
+    for text in (EXAMPLES[0], EXAMPLES[2].replace("(1, 2, 3)", "(1,)")):
+        (tmp_path / "script.py").write_text(text, encoding="utf-8")
+        done = python("script.py", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    runs = tmp_path.glob("results/NoDropping/*/seed-*")
+    assert {run.parent.name for run in runs if run.name == "seed-1"} == {"vanilla", "pctls"}
