@@ -111,11 +111,11 @@ def test_generators_and_streams_are_killed_while_measuring(
     (listeners / "Listeners.toml").write_text(LISTENERS + STREAMS, encoding="utf-8")
     fault = """
 come_to("measuring", 1.0)
-program("tgen /run/lab/client1.tgen").kill()
+program("tgen --nodes /run/lab/clients.tgen").kill()
 come_to("measuring", 2.0)
 program("iperf3 -c").kill()
 come_to("measuring", 3.0)
-program("tgen /run/lab/server1.tgen").kill()
+program("tgen --nodes /run/lab/servers.tgen").kill()
 """
     with_fault(fault, listeners / "faulty.py", monkeypatch)
     assert status_of(RUN) == cli.PREMISE_FAILED
@@ -123,7 +123,7 @@ program("tgen /run/lab/server1.tgen").kill()
     (stream,) = [name for name in failed if name.startswith("competing streams")]
     ended = failed["generators that ended"].split(", ")
     assert [name.rpartition("-")[0] for name in ended] == ["tgen", "tgen", "iperf3-exit1"]
-    assert {"tgen-server1", "tgen-client1"} < set(ended)
+    assert {"tgen-servers", "tgen-clients"} < set(ended)
     assert failed[stream].startswith("at least ")
     assert "client1" in failed["clients without a completed transfer"]
 
