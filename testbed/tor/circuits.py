@@ -102,7 +102,6 @@ class _Known:
     at_s: float
     status: str = CircStatus.LAUNCHED
     hops: tuple[str, ...] = ()
-    streams: int = 0
 
 
 class ClientCircuits:
@@ -271,7 +270,7 @@ class PolicysCircuits(ClientCircuits):
         """Those that are open; see `policies.interface.Client`."""
         with self._lock:
             return [
-                Circuit(number, self._path(known), known.streams)
+                Circuit(number, self._path(known), self.given[number])
                 for number in self._own
                 if (known := self._known[number]).status == CircStatus.BUILT
             ]
@@ -336,7 +335,6 @@ class PolicysCircuits(ClientCircuits):
             if known is None or known.status != CircStatus.BUILT:
                 self._fail(f"choose() gave the circuit {circuit.number}, which isn't open")
                 return
-            known.streams += 1
             self._chosen[event.id] = circuit.number
             self.given[circuit.number] += not stream.is_probe
         try:
