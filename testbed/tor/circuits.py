@@ -74,6 +74,7 @@ class StreamChange:
         circuit: the one that carries it; null where it has none.
         path: the names of that circuit's relays, joined by commas.
         target: address and port.
+        source_port: of the generator's socket, in NEW, by which a transfer is known; else null.
     """
 
     time_s: float
@@ -83,6 +84,7 @@ class StreamChange:
     circuit: str | None
     path: str | None
     target: str
+    source_port: int | None
 
 
 STREAM_STATUSES = (StreamStatus.NEW, StreamStatus.SUCCEEDED, StreamStatus.FAILED)
@@ -199,6 +201,7 @@ class ClientCircuits:
                     circuit=event.circ_id,
                     path=",".join(self._path(known)) if known else None,
                     target=event.target,
+                    source_port=event.source_port,
                 )
             )
         )
