@@ -247,6 +247,34 @@ def machines_below(process: int) -> list[psutil.Process]:
     return [child for child in children if child.name() == "linux" and child.parent() != child]
 
 
+def test_who_waits_for_a_processor_does_not_hang() -> None:
+    """Two that compute share a core: each has it for half of the time, and wants it always."""
+    core = min(os.sched_getaffinity(0))
+    loop = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"]
+    busy = [psutil.Popen(loop), psutil.Popen(loop)]
+    try:
+        time.sleep(1.0)
+        before = [(virtual.wanted_s(one), virtual.cpu_s(one)) for one in busy]
+        time.sleep(2.0)
+        wanted, had = zip(
+            *(
+                (virtual.wanted_s(one) - wanted_s, virtual.cpu_s(one) - cpu_s)
+                for one, (wanted_s, cpu_s) in zip(busy, before, strict=True)
+            ),
+            strict=True,
+        )
+        assert min(wanted) > 1.5
+        assert sum(had) < 2.2
+        busy[0].suspend()
+        stopped_s = virtual.wanted_s(busy[0])
+        time.sleep(0.5)
+        assert virtual.wanted_s(busy[0]) == pytest.approx(stopped_s, abs=0.1)
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
 def test_a_machine_whose_clock_goes_on_while_its_command_hangs(
     tmp_path: Path, stand_in: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
