@@ -14,6 +14,7 @@ from analysis.figures.differences import differences
 from analysis.figures.distributions import distributions
 from analysis.figures.network import networks
 from analysis.figures.over_time import over_time
+from analysis.figures.sweeps import sweeps
 from analysis.page import slug
 from analysis.runs import Found, Group, find_runs
 from analysis.tables import left_out_table, run_tables
@@ -98,6 +99,8 @@ def _sections(found: Found, directory: Path, folder: page.Folder) -> Iterator[Se
 def _figures(part: Found, looks: style.Looks, folder: page.Folder) -> Iterator[Section]:
     """The sections with figures, of runs that are put together."""
     of = f" ({part.made_by})" if part.made_by else ""
+    if drawn := list(sweeps(part.valid, looks)):
+        yield f"Throughput over a value{of}", "".join(map(folder.figure, drawn))
     yield f"Distributions{of}", "".join(map(folder.figure, distributions(part.valid, looks)))
     for scenario in dict.fromkeys(group.scenario for group in part.valid):
         yield f"{scenario}{of}", _scenario(_only(part.valid, scenario=scenario), looks, folder)
@@ -118,12 +121,12 @@ def _scenario(groups: Runs, looks: style.Looks, folder: page.Folder) -> str:
     for traffic, duration_s in dict.fromkeys((one.traffic, one.duration_s) for one in groups):
         same = _only(groups, traffic=traffic, duration_s=duration_s)
         parts.append(page.subheading(f"{traffic}, {duration_s:g} s"))
-        parts += _comparison(same, folder)
+        parts += _comparison(same, looks, folder)
         parts += map(folder.figure, over_time(same, looks))
     return "".join(parts)
 
 
-def _comparison(groups: Runs, folder: page.Folder) -> list[str]:
+def _comparison(groups: Runs, looks: style.Looks, folder: page.Folder) -> list[str]:
     """The variants of one scenario, traffic model and duration; the first against each other."""
     first, *others = groups
     if not others:
@@ -131,7 +134,8 @@ def _comparison(groups: Runs, folder: page.Folder) -> list[str]:
     title = f"{first.scenario}, {first.traffic}, {first.duration_s:g} s"
     compared = compare(Found(groups, []), [group.variant for group in groups])
     parts = list(map(folder.table, comparison_tables(title, compared)))
-    if len(others) > 1 and (drawing := differences(title, f"differences-{slug(title)}", compared)):
+    drawing = differences(title, f"differences-{slug(title)}", compared, looks)
+    if len(others) > 1 and drawing:
         parts.append(folder.figure(drawing))
     return parts
 

@@ -97,7 +97,7 @@ class TorTopo(Topo):  # type: ignore[misc]  # Mininet carries no types
         """The hosts of that role at the other ends of a host's emulated links."""
         ends = [link for link in self.emulated_links() if name in link]
         others = [second if first == name else first for first, second in ends]
-        return [other for other in others if self.roles()[other] == role]
+        return [other for other in others if self.nodeInfo(other).get("role") == role]
 
     def paths(self) -> dict[str, tuple[str, str, str]]:
         """The guard, middle and exit of each client's circuit, by the client's name.

@@ -47,6 +47,7 @@ seeds = [1, 2]
 scenarios = ["./Mine.toml"]
 """
 ALL = ["vanilla 1", "pctls 1", "vanilla 2", "pctls 2"]
+LOSS = "links.middle-exit.loss"
 MINE = Path("results/mine/Mine")
 PATIENCE_S = 300.0
 
@@ -95,6 +96,20 @@ def test_the_papers_testbed() -> None:
     assert {plan.duration_s for plan in plans.values()} == {300}
     assert Path("One-audio/pctls/seed-3") in plans
     assert [plan.seed for plan in plans.values()] == sorted([1, 2, 3] * 48)
+
+
+def test_the_batches_of_the_mitigations() -> None:
+    """Every run can be planned; losses in seven steps, circuits to sixteen, thresholds to eight."""
+    plans = batch.read_batch("mitigations").plans.values()
+    losses = {plan.changes[LOSS] for plan in plans if LOSS in plan.changes}
+    assert len(losses) == 7
+    assert {len(plan.paths) for plan in plans} == {1, 2, 4, 8, 12, 16}
+    thresholds = {plan.tor.per_circuit_up_to for plan in plans if plan.scenario == "SharedDropping"}
+    assert thresholds == {None, *range(1, 9)}
+    mctor = batch.read_batch("mctor").plans.values()
+    assert {plan.tor.parallel_circuits for plan in mctor} == set(range(1, 6))
+    assert {plan.traffic for plan in mctor} == {"mctor-video", "mctor-upload", "mctor-files"}
+    assert {len(plan.paths) for plan in mctor} == {1, 2}
 
 
 def test_the_smoke_batch() -> None:

@@ -529,8 +529,12 @@ def test_several_variants_are_each_held_against_the_first(
 ) -> None:
     with_machine(monkeypatch, two_variants, FakeMachine)
     (two_variants / "third.toml").write_text(VARIANT, encoding="utf-8")
-    assert status_of([*COMPARE[:4], "./third.toml", "--runs", "1"]) == cli.VALID
+    arguments = [*COMPARE[:4], "./third.toml", "--runs", "1", "--chart", "all.svg"]
+    assert status_of(arguments) == cli.VALID
     printed = capsys.readouterr().out
+    assert "10 s: all against vanilla" in printed
+    assert "what the runs don't decide" in printed
+    assert "queue" in Path("all.svg").read_text()
     assert "10 s: queue against vanilla" in printed
     assert "10 s: third against vanilla" in printed
     assert "not enough runs" in printed

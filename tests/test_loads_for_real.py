@@ -20,6 +20,10 @@ def test_two_users_beside_other_traffic(tmp_path: Path) -> None:
     assert figures.transfers.completed % MODELS["mctor-video"].at_once == 0
     assert figures.load_s and figures.load_s.mean
     assert figures.fairness and figures.fairness.jain_index > 0.9
+    # Six at once, in turn on three circuits of each user: each carried two of a load.
+    carried = run.transfers.filter("measured", "ok").group_by("client", "circuit").len()
+    assert carried.height == 2 * 3
+    assert set(carried["len"] % 2) == {0}
     # A load ends with its slowest transfer.
     assert figures.time_to_last_byte_s.mean and figures.load_s.mean
     assert figures.load_s.mean > figures.time_to_last_byte_s.mean

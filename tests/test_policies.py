@@ -110,7 +110,7 @@ def test_the_example_spreads_streams() -> None:
 
 def test_the_plan_has_the_files_text() -> None:
     plan = make_plan(str(EXAMPLE), "vanilla")
-    assert (plan.policy.name, plan.policy.source) == ("two_circuits", POLICY.read_text())
+    assert (plan.policy.name, plan.policy.text) == ("two_circuits", POLICY.read_text())
     assert make_plan("One", "vanilla").policy.name == "fixed"
     assert make_plan("SmallNetwork", "vanilla").policy.name == "tor"
 

@@ -100,6 +100,9 @@ def facts(tmp_path: Path) -> MachineFacts:
     )
 
 
+FIRST_PORT = 40_000
+
+
 def stream(number: int, began_s: float, first_s: float, last_s: float, size: int, ok: bool) -> str:
     """A line of TGen; the times are since START_S, then since the stream's beginning.
 
@@ -117,7 +120,8 @@ def stream(number: int, began_s: float, first_s: float, last_s: float, size: int
     word, error = ("success", "NONE") if ok else ("error", "READ")
     return (
         f"2027-01-15 08:00:00 {START_S + began_s + last_s:.6f} [message] [stream.c:1] [log]"
-        f" [stream-{word}] transport [fd=8,error=NONE]"
+        f" [stream-{word}] transport"
+        f" [fd=8,local=localhost:127.0.0.1:{FIRST_PORT + number},error=NONE]"
         f" stream [id={number},vertexid=stream,error={error}]"
         f" bytes [payload-bytes-recv={size},payload-bytes-send=0]"
         f" times [created-ts={round(1e6 * began_s)},{steps},now-ts={now_us}]\n"
@@ -176,6 +180,7 @@ def stream_change(
     status: str,
     on: str | None = None,
     target: str = "10.0.5.1:8888",
+    port: int | None = None,
 ) -> dict[str, Any]:
     return {
         "time_s": START_S + at_s,
@@ -185,6 +190,7 @@ def stream_change(
         "circuit": on,
         "path": on and "guard1,middle1,exit1",
         "target": target,
+        "source_port": port,
     }
 
 
@@ -214,9 +220,11 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
             }
         ],
         "streams": [
-            stream_change("client1", "1", 0.0, "NEW"),
+            stream_change("client1", "7", 0.0, "NEW", port=FIRST_PORT + 5),  # another one's
+            stream_change("client1", "1", 0.0, "NEW", port=FIRST_PORT),
+            stream_change("client1", "7", 0.01, "SUCCEEDED", "9"),
             stream_change("client1", "1", 0.05, "SUCCEEDED", "3"),
-            stream_change("client1", "2", 0.5, "NEW", target="10.0.5.1:9"),
+            stream_change("client1", "2", 0.5, "NEW", target="10.0.5.1:9", port=50_000),
             stream_change("client1", "2", 0.6, "SUCCEEDED", "4", target="10.0.5.1:9"),
         ],
         "circuits": [
@@ -419,6 +427,9 @@ def test_reading_back(run: Path, plan: Plan) -> None:
     assert found.transfers["measured"].to_list() == [True, True, True, False]
     assert found.transfers["error"].to_list() == [None, None, "READ", None]
     assert found.transfers["start_s"][1] == pytest.approx(START_S, abs=1e-5)
+    # The first one's, by its port; another stream was asked for at the same moment.
+    assert found.transfers["port"].to_list() == [FIRST_PORT, FIRST_PORT, *[FIRST_PORT + 1] * 2]
+    assert found.transfers["circuit"].to_list() == ["3", None, None, None]
     assert found.circuits["since_extend_s"].null_count() == 1
     assert found.round_trips.height == 3
     assert found.sockets.height == 40

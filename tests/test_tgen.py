@@ -811,7 +811,7 @@ def test_reads_upstreams_lines(tmp_path: Path) -> None:
     failed = failed.replace("SUCCESS_OPEN,error=NONE", "ERROR,error=STATUS")
     log.write_text(UPSTREAM_LINE + failed + UPSTREAM_LINE[:400])
     first, second = read_transfers(log, "c1")
-    assert first == Transfer("c1", 4, 1706756645.0, 0.5, first.step_s, 100, 0, True, None)
+    assert first == Transfer("c1", 4, 40000, 1706756645.0, 0.5, first.step_s, 100, 0, True, None)
     assert (first.first_byte_s, first.last_byte_s) == (0.25, 0.4)
     assert (second.stream_id, second.ok, second.error) == (5, False, "PROXY STATUS")
 

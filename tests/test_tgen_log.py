@@ -123,6 +123,7 @@ def test_a_stream_that_succeeded(tmp_path: Path) -> None:
     assert transfer == Transfer(
         client="client1",
         stream_id=7,
+        port=9050,
         start_s=UNIX_S - 2.0,
         lasted_s=2.0,
         step_s={

@@ -30,19 +30,22 @@ _WIDE = 4.0
 _TICKS = (1, 1.5, 2, 3, 5, 7)
 
 
-def differences(title: str, name: str, compared: Sequence[Compared]) -> Drawing | None:
+def differences(
+    title: str, name: str, compared: Sequence[Compared], looks: style.Looks | None = None
+) -> Drawing | None:
     """A figure of all variants but the first; None if nothing can be compared.
 
     Args:
         title: what the runs are of.
         name: of its files.
+        looks: those of the report's other figures, if it is for one.
     """
     by_metric = headlines(compared)
     if not by_metric:
         return None
     others = list(dict.fromkeys(row.other for row in compared))
     first = compared[0].first
-    looks = style.looks(others)
+    looks = looks or style.looks(others)
     figure, places = style.grid(
         1, len(by_metric), panel_inches=0.3 + _ROW_INCHES * len(others), legend=False
     )

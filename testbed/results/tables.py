@@ -13,7 +13,6 @@ import polars
 
 from testbed.errors import TestbedError
 from testbed.plan_model import Plan
-from testbed.policies.interface import PROBE_PORT
 from testbed.traffic.tgen_log import STEPS, Transfer, generator_log, read_heartbeats, read_transfers
 
 Schema = Mapping[str, type[polars.DataType]]
@@ -46,6 +45,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "transfers": {
         "client": _TEXT,
         "stream_id": _COUNT,
+        "port": _COUNT,
         "start_s": _NUMBER,
         **dict.fromkeys(_STEP_COLUMNS, _NUMBER),
         "received_bytes": _COUNT,
@@ -74,6 +74,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "circuit": _TEXT,
         "path": _TEXT,
         "target": _TEXT,
+        "source_port": _COUNT,
     },
     "round_trips": {
         "sent_s": _NUMBER,
@@ -124,7 +125,8 @@ SCHEMAS: Mapping[str, Schema] = {
 """Columns by table; all times are Unix times of the machine's clock.
 
 `transfers` has TGen's streams, one a row, with the times of their steps, null if a step was not
-reached; `measured` are those that began before measuring ended; `circuit` is Tor's number of the
+reached; `port` is its socket's; `measured` are those that began before measuring ended; `circuit`
+is Tor's number of the
 circuit that carried it, and `path` the names of its relays. `time_to_last_byte_s` of a whole
 upload is to the server's word that the last byte has come.
 `delivered` has what a client's generator moved since its heartbeat before, a second earlier. The
@@ -138,8 +140,9 @@ YOUNGER_COLUMNS: Mapping[str, Sequence[str]] = {
     "queues": ("next_queue", "next_connection"),
     "transfers": (
         *(column for column in _STEP_COLUMNS if column not in _OLDER_STEPS),
-        *("circuit", "path", "sent_bytes"),
+        *("circuit", "path", "sent_bytes", "port"),
     ),
+    "streams": ("source_port",),
 }
 """Columns that older runs lack, by table: they are read as nulls."""
 
@@ -267,16 +270,14 @@ def _transfers(logs: Path, plan: Plan, end_s: float) -> polars.DataFrame:
 
 
 def _with_circuits(transfers: polars.DataFrame, streams: polars.DataFrame) -> polars.DataFrame:
-    """The transfers with the circuit of each: that of its stream, the first since it began.
+    """The transfers with the circuit of each: that of the next stream from its port.
 
-    A generator plays one transfer at a time, and asks for its stream within an instant. Where Tor
-    detached a stream and tried another circuit, the last one counts that succeeded.
+    Where Tor detached a stream and tried another circuit, the last one counts that succeeded.
     """
-    probes = polars.col("target").str.ends_with(f":{PROBE_PORT}")
     begun = (
-        streams.filter(~probes, status="NEW")
-        .select("client", "stream", start_s="time_s", number=polars.int_range(polars.len()))
-        .sort("start_s", "number")
+        streams.filter(status="NEW")
+        .select("client", "stream", start_s="time_s", port="source_port")
+        .sort("start_s")
     )
     carried = (
         streams.filter(status="SUCCEEDED")
@@ -287,9 +288,9 @@ def _with_circuits(transfers: polars.DataFrame, streams: polars.DataFrame) -> po
         transfers.drop("circuit", "path")
         .sort("start_s", "client")
         .join_asof(
-            begun.drop("number"),
+            begun,
             on="start_s",
-            by="client",
+            by=["client", "port"],
             strategy="forward",
             tolerance=_ASKS_WITHIN_S,
             check_sortedness=False,
@@ -318,6 +319,7 @@ def _transfer_row(transfer: Transfer, measured: bool) -> dict[str, Any]:
     return {
         "client": transfer.client,
         "stream_id": transfer.stream_id,
+        "port": transfer.port,
         "start_s": transfer.start_s,
         **{column: transfer.step_s[step] for column, step in _STEP_COLUMNS.items()},
         "time_to_last_byte_s": transfer.last_byte_s,

@@ -41,6 +41,7 @@ class Transfer:
     Attributes:
         client: whose log it is from.
         stream_id: unique among the client's streams.
+        port: the client's end of the stream's socket; None if it didn't come to one.
         start_s: `created-ts` on the Unix clock, that is the line's time less the time since.
         lasted_s: from then to the line, checksum included.
         step_s: when each of `STEPS` was reached, None if it wasn't; of a failed stream, the last
@@ -52,6 +53,7 @@ class Transfer:
 
     client: str
     stream_id: int
+    port: int | None
     start_s: float
     lasted_s: float
     step_s: Mapping[str, float | None]
@@ -180,6 +182,7 @@ def _transfer(client: str, words: list[str]) -> Transfer | None:
     return Transfer(
         client=client,
         stream_id=int(parts["stream"]["id"]),
+        port=_port(parts["transport"].get("local", "")),
         start_s=float(words[2]) - since_start_s,
         lasted_s=since_start_s,
         step_s={step: _elapsed_s(times[f"usecs-to-{step}"]) for step in STEPS},
@@ -193,6 +196,12 @@ def _transfer(client: str, words: list[str]) -> Transfer | None:
 def _fields(bracket: str) -> dict[str, str]:
     pairs = (pair.partition("=") for pair in bracket.strip("[]").split(","))
     return {key: value for key, _, value in pairs}
+
+
+def _port(peer: str) -> int | None:
+    """The port of a peer such as "localhost:127.0.0.1:40000"; None of one that isn't known."""
+    digits = peer.rpartition(":")[2]
+    return (int(digits) or None) if digits.isdecimal() else None
 
 
 def _elapsed_s(microseconds: str) -> float | None:

@@ -1,0 +1,154 @@
+"""Throughput over a value of the scenario that runs were made with several of, such as a loss.
+
+Which values these are is in the runs' plans (`Plan.changes`).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from statistics import fmean
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from analysis import style
+from analysis.figures.drawing import Drawing
+from analysis.metrics import THROUGHPUT
+from analysis.runs import Group
+from analysis.statistics import mean_interval
+from testbed.plan_model import Plan
+from testbed.results import Run
+from testbed.toml_file import Value
+from testbed.units import loss_fraction
+
+Groups = Mapping[Group, Sequence[Run]]
+Points = Sequence[tuple[float, Sequence[Run]]]
+"""Values in ascending order, with the runs that were made with each."""
+
+SEGMENT_BYTES = 1448
+"""What a full segment carries of a TCP stream."""
+CELL_SHARE = 498 / 514
+"""Payload of a relay cell by its size on the wire."""
+
+CAPTION = (
+    "Mean throughput of a transfer, with the 95 % confidence interval over runs where there are two"
+    " or more, over {key}."
+)
+CUBIC_CAPTION = (
+    " Grey: the closed form of CUBIC's average window (RFC 9438, section 5; the Reno-friendly one"
+    " where that is larger) on the shared link, with its round trip when nothing waits: for one"
+    " connection that {circuits} circuits share, and for a connection of each."
+)
+
+_PANEL_INCHES = 2.6
+_CURVE_POINTS = 200
+
+
+def sweeps(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
+    """A figure for each scenario and key of which there are runs with several values.
+
+    Raises:
+        TestbedError: a run's plan or a table can't be read.
+    """
+    swept: dict[tuple[str, ...], dict[str, list[tuple[float, Sequence[Run]]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for group, runs in groups.items():
+        plan = runs[0].plan
+        for key, value in plan.changes.items():
+            with suppress(ValueError):
+                others = (f"{one}={said}" for one, said in plan.changes.items() if one != key)
+                where = (plan.unchanged_scenario, group.traffic, f"{group.duration_s:g}")
+                swept[(key, *where, *others)][group.variant].append((number_of(key, value), runs))
+    for of_sweep, by_variant in swept.items():
+        key, *setting = of_sweep
+        lines = {name: sorted(points, key=_value) for name, points in by_variant.items()}
+        if max(map(len, lines.values())) > 1:
+            yield _drawing(key, setting, lines, looks)
+
+
+def number_of(key: str, value: Value) -> float:
+    """A value as a number; of a loss, its share.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return loss_fraction(value) if key.endswith(".loss") else float(value)
+
+
+def cubic_window_segments(loss: float, round_trip_s: float) -> float:
+    """CUBIC's average window at a random loss, in segments (RFC 9438, sections 4.3, 5.1 and 5.2).
+
+    With β = 0.7 and C = 0.4, 1.054 · RTT^(3/4) / p^(3/4); but no less than what Reno would have,
+    √(3 / 2p), which is what CUBIC keeps to where round trips are short.
+    """
+    beta, scale = 0.7, 0.4
+    cubic = (scale * (3 + beta) / (4 * (1 - beta))) ** 0.25 * (round_trip_s / loss) ** 0.75
+    return max(float(cubic), math.sqrt(3 / (2 * loss)))
+
+
+def cubic_mb_per_s(loss: float, round_trip_s: float) -> float:
+    """What such a window carries of the cells' payload, 1 MB = 10^6 bytes."""
+    window_bytes = cubic_window_segments(loss, round_trip_s) * SEGMENT_BYTES
+    return window_bytes * CELL_SHARE / round_trip_s / 1e6
+
+
+def _value(point: tuple[float, Sequence[Run]]) -> float:
+    return point[0]
+
+
+def _drawing(
+    key: str, where: Sequence[str], lines: Mapping[str, Points], looks: style.Looks
+) -> Drawing:
+    plan = next(iter(lines.values()))[0][1][0].plan
+    of_loss = key.endswith(".loss")
+    figure = _figure(key, lines, looks)
+    if of_loss:
+        _draw_cubic(figure, plan, max(point[0] for points in lines.values() for point in points))
+    caption = CAPTION.format(key=key)
+    return Drawing(
+        name="-".join(["sweep", *where, key]).replace(".", "-"),
+        title=f"{', '.join(where)} s: throughput over {key}" if len(where) == 3 else key,
+        caption=caption + (CUBIC_CAPTION.format(circuits=len(plan.paths)) if of_loss else ""),
+        figure=figure,
+    )
+
+
+def _figure(key: str, lines: Mapping[str, Points], looks: style.Looks) -> Figure:
+    figure, places = style.grid(1, 1, panel_inches=_PANEL_INCHES, legend=True)
+    panel = places.subplots(squeeze=False)[0, 0]
+    factor = 100 if key.endswith(".loss") else 1
+    for variant, points in lines.items():
+        known = [
+            (factor * value, list(numbers))
+            for value, runs in points
+            if (numbers := THROUGHPUT.by_seed(runs).values())
+        ]
+        means = [fmean(numbers) for _, numbers in known]
+        intervals = [mean_interval(numbers) for _, numbers in known]
+        reaches = [
+            one.high - mean if one else 0 for one, mean in zip(intervals, means, strict=True)
+        ]
+        values = [value for value, _ in known]
+        panel.errorbar(values, means, reaches, capsize=2, label=variant, **looks[variant])
+    panel.set_xlabel(f"{key}, %" if factor == 100 else key)
+    panel.set_ylabel(THROUGHPUT.label)
+    style.scale_from_zero([panel])
+    style.name_lines(figure, {name: looks[name] for name in lines})
+    return figure
+
+
+def _draw_cubic(figure: Figure, plan: Plan, greatest: float) -> None:
+    """The two lines of the closed form, as far as the axis reaches."""
+    (panel,) = figure.axes
+    shared = [link for link in plan.links if link.ends == plan.shared_link]
+    round_trip_s = sum(one.there.delay_ms + one.back.delay_ms for one in shared) / 1000
+    if not round_trip_s or not greatest:
+        return
+    losses = np.linspace(greatest / _CURVE_POINTS, greatest, _CURVE_POINTS)
+    top = panel.get_ylim()[1]
+    for circuits, dashes in ((len(plan.paths), ":"), (1, "--")):
+        rates = [cubic_mb_per_s(loss, round_trip_s) / circuits for loss in losses]
+        panel.plot(100 * losses, rates, color=style.BESIDE, linestyle=dashes, zorder=0)
+    panel.set_ylim(0, top)
