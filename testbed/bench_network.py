@@ -140,6 +140,8 @@ class _Use:
                 times = process.cpu_times()
                 cpu_s += times.user + times.system
                 if process.name() == "linux":
+                    # Of the programs that have ended.
+                    cpu_s += times.children_user + times.children_system
                     self.memory_mb = max(self.memory_mb, process.memory_info().rss // 2**20)
             except psutil.NoSuchProcess:
                 continue
