@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import polars
 
+from analysis.whole_networks import is_drawn, shared_percent
 from testbed.errors import TestbedError
 from testbed.results import Run, stream_round_trip_ms, throughput_mb_per_s
 from testbed.results.figures import between_fences, fairness, loads_s, wire_bytes_per_byte
@@ -253,6 +254,16 @@ CIRCUIT_BUILD_TIME = Metric(
     of=lambda run: _mean(build_times_ms(run)),
 )
 
+SHARED_LINKS = Metric(
+    key="shared_links_percent",
+    name="shared links",
+    unit="%",
+    digits=1,
+    less="less shared",
+    more="more shared",
+    of=lambda run: shared_percent(run) if is_drawn(run) else None,
+)
+
 LOAD_TIME = Metric(
     key="load_s.mean",
     name="time of a load",
@@ -361,6 +372,7 @@ METRICS = (
     STREAM_ROUND_TRIP,
     CIRCUIT_ROUND_TRIP,
     CIRCUIT_BUILD_TIME,
+    SHARED_LINKS,
     *COSTS,
 )
 """What `compare` compares variants by: of a run's transfers, probes, circuits and relays."""

@@ -5,9 +5,10 @@ No run directory is looked for here, and no figure is drawn.
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import add
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -43,6 +44,15 @@ from analysis.published import (
 from analysis.runs import SCENARIO_ORDER, Found, Group
 from analysis.statements import judged_statements
 from analysis.statistics import Figure
+from analysis.whole_networks import (
+    QUARTILES,
+    ClientClass,
+    client_classes,
+    is_drawn,
+    links_by_second,
+    relays_use,
+    shared_percent,
+)
 from analysis.wording import NOTHING, figure_text, percent
 from testbed.results import Run
 
@@ -151,6 +161,8 @@ def run_tables(found: Found) -> list[Table]:
             costs_table(part),
             two_clients_table(part),
             statements_table(part),
+            classes_table(part),
+            shared_links_table(part),
         )
         if table.rows
     ]
@@ -319,6 +331,97 @@ def statements_table(found: Found) -> Table:
     )
 
 
+def classes_table(found: Found) -> Table:
+    """What the clients of drawn networks got, by traffic model."""
+    return Table(
+        title="Drawn networks: what clients got, by class",
+        columns=(
+            *("scenario", "variant", "class", "clients", "runs"),
+            *("first byte, s", "95 % within, s"),
+            *("last byte, s", "half of them, s", "95 % within, s"),
+            *("failed", "goodput, kB/s"),
+        ),
+        rows=tuple(
+            (group.scenario, group.variant, *cells)
+            for group, runs in _of_drawn_networks(found).items()
+            for alike in zip(*map(client_classes, runs), strict=True)
+            for cells in [_class_cells(alike)]
+        ),
+        note=(
+            "Mean over runs ± standard deviation over runs, each a network of its own. Times are a"
+            " run's median, 95th percentile and quartiles, of whole transfers. Goodput is a"
+            " client's payload by the time that was measured, pauses included."
+        ),
+    )
+
+
+def _class_cells(alike: Sequence[ClientClass]) -> tuple[str, ...]:
+    """Of one class in several runs."""
+
+    def over_runs(of: Callable[[ClientClass], float | None], digits: int = 2) -> str:
+        return _over_runs(map(of, alike), digits)
+
+    quartiles = [_over_runs((one.last_byte_s[name] for one in alike), 2) for name in QUARTILES]
+    failed = sum(one.failed for one in alike)
+    transfers = sum(one.transfers for one in alike)
+    return (
+        *(alike[0].model, over_runs(lambda one: one.clients, 0), f"{len(alike)}"),
+        over_runs(lambda one: one.first_byte_s["median"]),
+        over_runs(lambda one: one.first_byte_s["95 %"]),
+        over_runs(lambda one: one.last_byte_s["median"]),
+        " to ".join(quartiles),
+        over_runs(lambda one: one.last_byte_s["95 %"]),
+        f"{failed} of {transfers}",
+        over_runs(lambda one: one.goodput_kb_per_s, 1),
+    )
+
+
+def shared_links_table(found: Found) -> Table:
+    """How busy the relays of drawn networks and the links between them were."""
+    return Table(
+        title="Drawn networks: links and relays",
+        columns=(
+            *("scenario", "variant", "runs", "active circuits", "active links"),
+            *("of these shared, %", "undirected links", "of these shared, %"),
+            *("relays' mean use, %", "busiest relay's, %"),
+        ),
+        rows=tuple(
+            (group.scenario, group.variant, f"{len(runs)}", *_links_cells(runs))
+            for group, runs in _of_drawn_networks(found).items()
+        ),
+        note=(
+            "A circuit is active in a second in which a cell crosses it, a link between two relays"
+            " if a circuit on it is; it is shared if several are. Means over the seconds; the"
+            " shares are of all links and seconds. Use is of a relay's own rate upwards."
+        ),
+    )
+
+
+def _links_cells(runs: Sequence[Run]) -> list[str]:
+    seconds = [links_by_second(run) for run in runs]
+    uses = [relays_use(run)["use"] for run in runs]
+    shares = {which: [shared_percent(run, which) for run in runs] for which in ("", "undirected_")}
+    columns: list[Sequence[float | None]] = [
+        [_mean_of(one["circuits"]) for one in seconds],
+        [_mean_of(one["links"]) for one in seconds],
+        shares[""],
+        [_mean_of(one["undirected_links"]) for one in seconds],
+        shares["undirected_"],
+        [100 * _mean_of(use) for use in uses],
+        [100 * max(use, default=0.0) for use in uses],
+    ]
+    return [figure_text(Figure.of(values), 1) for values in columns]
+
+
+def _mean_of(values: Iterable[float]) -> float:
+    known = list(values)
+    return fmean(known) if known else 0.0
+
+
+def _of_drawn_networks(found: Found) -> dict[Group, Sequence[Run]]:
+    return {group: runs for group, runs in found.valid.items() if is_drawn(runs[0])}
+
+
 def left_out_table(found: Found) -> Table:
     """Which runs don't count, and why."""
     rows = tuple((line,) for line in found.left_out)
@@ -355,7 +458,7 @@ def _two_clients_figures(runs: Sequence[Run]) -> tuple[str, ...]:
     )
 
 
-def _over_runs(values: Iterable[float], digits: int) -> str:
+def _over_runs(values: Iterable[float | None], digits: int) -> str:
     return figure_text(Figure.of(values), digits)
 
 

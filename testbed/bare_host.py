@@ -142,6 +142,10 @@ class LoopbackLab(Lab):
             env={**(environment or os.environ), **own},
         )
 
+    def namespace(self, _node: str) -> str:
+        """All are in the host's, or in one for them together."""
+        return ""
+
     def wait_for_server(self, node: str, port: int) -> None:
         """Wait until a program listens at a node's TCP port."""
         address = self.plan.node(node).address

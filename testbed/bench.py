@@ -28,6 +28,7 @@ from testbed.traffic.tgen_log import generator_log, read_heartbeats
 
 SCENARIO, VARIANT = "SharedDropping", "pctls"
 
+DURATION = "60 s"
 COUNTED_DURATION = "12 s"
 """Long enough for the window in which system calls are counted."""
 
@@ -166,7 +167,7 @@ def _calls(logs: Path) -> dict[str, dict[str, int]]:
     """System calls by program ("tor guards", "tgen clients" …) and kind."""
     calls: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for log in sorted(logs.glob("strace-*.log")):
-        program, role = re.fullmatch(r"strace-(\w+)-([a-z]+)\d+\.log", log.name).groups()  # type: ignore[union-attr]
+        program, role = re.fullmatch(r"strace-(\w+)-([a-z]+)\d*\.log", log.name).groups()  # type: ignore[union-attr]
         for line in log.read_text().splitlines()[2:]:
             words = line.split()
             if len(words) >= 5 and words[3].isdigit() and words[-1] != "total":

@@ -16,7 +16,7 @@ from testbed.errors import TestbedError
 from testbed.guest import run_in_guest
 from testbed.machines.places import Places
 from testbed.machines.virtual import START_NS
-from testbed.machines.watching import Step
+from testbed.machines.watching import Cost, Step
 from testbed.network.model import Shape
 from testbed.plan_model import Link, Plan
 from testbed.policies.parallel import STREAM_RULES
@@ -65,14 +65,7 @@ def bootstrapped_network(
         machine = folder / "machine"
         machine.mkdir()
         try:
-            run_in_guest(
-                bare,
-                replace(places, run=machine, generator=None, network=None),
-                kernel.product("linux"),
-                lambda step: on_step(replace(step, name=f"once for this network: {step.name}")),
-                module="testbed.tor.bootstrap",
-                start_ns=START_NS - HEAD_START_NS,
-            )
+            bootstrap(bare, replace(places, run=machine), kernel.product("linux"), on_step)
         except TestbedError as error:
             logs = log.with_suffix("")
             shutil.copytree(machine / "logs", logs)
@@ -84,6 +77,25 @@ def bootstrapped_network(
     if (known := builds.finished(recipe)) is not None and not _is_whole(known):
         shutil.rmtree(known.folder)
     return builds.build(recipe, make, Progress(io.StringIO()), room_bytes=ROOM_BYTES)
+
+
+def bootstrap(bare: Plan, places: Places, kernel: Path, on_step: Callable[[Step], None]) -> Cost:
+    """Bootstrap a network in a machine, and leave its archive in the run's directory.
+
+    Args:
+        bare: as `bare_plan` gives it.
+
+    Raises:
+        TestbedError: it could not be bootstrapped.
+    """
+    return run_in_guest(
+        bare,
+        replace(places, generator=None, network=None),
+        kernel,
+        lambda step: on_step(replace(step, name=f"once for this network: {step.name}")),
+        module="testbed.tor.bootstrap",
+        start_ns=START_NS - HEAD_START_NS,
+    )
 
 
 def bare_plan(plan: Plan) -> Plan:
@@ -117,6 +129,8 @@ def bare_plan(plan: Plan) -> Plan:
                 }
             ),
             "tgen": None,
+            # What a policy does is done later.
+            "policy": plan.policy.model_copy(update={"source": None}),
         }
     )
 

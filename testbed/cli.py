@@ -353,11 +353,24 @@ def _calibrate(given: argparse.Namespace, messages: Console) -> int:
 def _bench(given: argparse.Namespace, messages: Console) -> int:
     from testbed import bench
 
-    measured = bench.run_bench(given.duration, messages)
+    if given.network:
+        return _bench_network(given, messages)
+    measured = bench.run_bench(given.duration or bench.DURATION, messages)
     if given.json:
         print(json.dumps(measured.record(), indent=1))
     else:
         bench.print_bench(Console(), measured)
+    return VALID
+
+
+def _bench_network(given: argparse.Namespace, messages: Console) -> int:
+    from testbed import bench_network
+
+    cost = bench_network.run_network_bench(given.network, given.variant, given.duration, messages)
+    if given.json:
+        print(json.dumps(cost.record(), indent=1))
+    else:
+        bench_network.print_network_bench(Console(), cost)
     return VALID
 
 
@@ -600,7 +613,9 @@ def _parser() -> argparse.ArgumentParser:
     calibrate.set_defaults(command=_calibrate)
 
     bench_parser = commands.add_parser("bench", help="measure what a run costs this machine")
-    bench_parser.add_argument("--duration", default="60 s", help="of the run that is measured")
+    bench_parser.add_argument("--duration", help="of the run that is measured: 60 s unless said")
+    bench_parser.add_argument("--network", help="measure the network of this scenario instead")
+    bench_parser.add_argument("--variant", default="vanilla", help="of --network")
     bench_parser.add_argument("--json", action="store_true", help="print JSON, not tables")
     bench_parser.set_defaults(command=_bench)
 

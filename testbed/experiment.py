@@ -4,11 +4,12 @@ It runs inside the machine, and only records: files and figures for readers are 
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -131,15 +132,13 @@ def ready_network(
     Raises:
         TestbedError: it did not come to that.
     """
-    with running_lab(plan) as lab:
-        record.step("starting Tor")
-        with running_tors(lab, tor, state, logs, kept) as network:
-            circuits = Circuits(network, plan, record)
-            record.step("building circuits")
-            if plan.shared_link:
-                _use_shared_link(plan, circuits, _shared_link_tables(lab)[0])
-            circuits.build("measured")
-            yield lab, network, circuits
+    with running_lab(plan) as lab, running_tors(lab, tor, state, logs, kept, record) as network:
+        circuits = Circuits(network, plan, record)
+        record.step("building circuits")
+        if plan.shared_link:
+            _use_shared_link(plan, circuits, _shared_link_tables(lab)[0])
+        circuits.build("measured")
+        yield lab, network, circuits
 
 
 def _use_shared_link(plan: Plan, circuits: Circuits, shared_link: ConnectionTable) -> None:
@@ -193,42 +192,91 @@ def playing_traffic(
     """Every server's and client's generator and the competing streams, ended in reverse order.
 
     Yields:
-        The program of each, by the name of its log, such as "tgen-client1".
+        The program of each, by the name of its log, such as "tgen-client1"; or of all servers and
+        of all clients, such as "tgen-clients".
     """
     plan = lab.plan
-    generators = {}
+    players = _OneEach if plan.tgen else _Together
     with ExitStack() as stack:
 
-        def play(node: str, configuration: Path) -> None:
-            log = stack.enter_context(generator_log(logs, node).open("wb"))
-            # The name in its log, by which tgentools tells logs apart.
-            environment = {**os.environ, "TGENHOSTNAME": node}
-            process = lab.start(node, [*tgen, configuration], output=log, environment=environment)
-            stack.callback(_stop, process, node, record)
-            generators[f"tgen-{node}"] = process
+        def play(group: str, configurations: Mapping[str, Path]) -> dict[str, _Program]:
+            programs = players(lab, tgen, state, logs, stack).play(group, configurations)
+            for name, process in programs.items():
+                stack.callback(_stop, process, name, record)
+            return programs
 
-        servers = plan.of_kind("server")
+        servers = [server.name for server in plan.of_kind("server")]
+        programs = play("servers", {one: write_server(state, one, TGEN_PORT) for one in servers})
         for server in servers:
-            play(server.name, write_server(state, server.name, TGEN_PORT))
-        for server in servers:
-            lab.wait_for_server(server.name, TGEN_PORT)
+            lab.wait_for_server(server, TGEN_PORT)
         stack.enter_context(competing_servers(lab, logs))
-        for client, model in plan.traffic_by_client.items():
-            configuration = write_client(
-                state,
-                client,
-                model,
-                server=(str(plan.node(plan.server_of(client)).address), TGEN_PORT),
-                socks_proxy=socks_proxy(plan.node(client)),
-                seed=derived_seed(plan.seed, "tgen", client, bits=TGEN_SEED_BITS),
-            )
-            play(client, configuration)
-        yield generators | stack.enter_context(competing_streams(lab, logs))
+        programs |= play(
+            "clients",
+            {
+                client: write_client(
+                    state,
+                    client,
+                    model,
+                    server=(str(plan.node(plan.server_of(client)).address), TGEN_PORT),
+                    socks_proxy=socks_proxy(plan.node(client)),
+                    seed=derived_seed(plan.seed, "tgen", client, bits=TGEN_SEED_BITS),
+                )
+                for client, model in plan.traffic_by_client.items()
+            },
+        )
+        yield programs | stack.enter_context(competing_streams(lab, logs))
 
 
-def _stop(process: subprocess.Popen[bytes], node: str, record: Record) -> None:
+_Program = subprocess.Popen[bytes]
+
+
+@dataclass(frozen=True)
+class _OneEach:
+    """Generators of which each node has a process of its own, as with any that isn't ours."""
+
+    lab: Lab
+    tgen: Sequence[str]
+    state: Path
+    logs: Path
+    stack: ExitStack
+
+    def play(self, _group: str, configurations: Mapping[str, Path]) -> dict[str, _Program]:
+        """Start a group's; by the names of their logs."""
+        return {f"tgen-{node}": self._start(node, path) for node, path in configurations.items()}
+
+    def _start(self, node: str, configuration: Path) -> _Program:
+        log = self.stack.enter_context(generator_log(self.logs, node).open("wb"))
+        # The name in its log, by which tgentools tells logs apart.
+        environment = {**os.environ, "TGENHOSTNAME": node}
+        return self.lab.start(
+            node, [*self.tgen, configuration], output=log, environment=environment
+        )
+
+
+class _Together(_OneEach):
+    """The generators of a group in one process: a Python each would be most of a run's memory."""
+
+    def play(self, group: str, configurations: Mapping[str, Path]) -> dict[str, _Program]:
+        """Start a group's."""
+        nodes = [
+            {
+                "name": node,
+                "configuration": str(configuration),
+                "log": str(generator_log(self.logs, node)),
+                "network": self.lab.namespace(node),
+            }
+            for node, configuration in configurations.items()
+        ]
+        file = self.state / f"{group}.tgen.json"
+        file.write_text(json.dumps(nodes))
+        log = self.stack.enter_context(generator_log(self.logs, group).open("wb"))
+        first = next(iter(configurations))
+        return {f"tgen-{group}": self.lab.start(first, [*self.tgen, "--nodes", file], output=log)}
+
+
+def _stop(process: _Program, name: str, record: Record) -> None:
     if process.poll() is not None:
-        record.note(f"{node}: tgen ended by itself with status {process.returncode}")
+        record.note(f"{name} ended by itself with status {process.returncode}")
         return
     process.send_signal(signal.SIGTERM)
     try:

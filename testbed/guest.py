@@ -19,8 +19,11 @@ PLACES_ON_HOST = frozenset({"path", "source"})
 would show."""
 
 BASE_MEMORY_MB = 256
-MEMORY_MB_PER_TOR = 48
-"""Of the guest. A Tor of a five-minute run needs 13 MB, its sockets' buffers up to some 16."""
+MEMORY_MB_PER_BUSY_NODE, MOST_BUSY_NODES = 48, 24
+MEMORY_MB_PER_NODE = 4
+"""Of the guest. A Tor of a five-minute run at full speed needs 13 MB, its sockets' buffers up to
+some 16; in a large network most are idle most of the time and need 4 to 5, and sites next to
+nothing."""
 MEMORY_MB_PER_CAPTURE = 32
 """Of the guest, for each link that is captured: two programs and their packets."""
 
@@ -28,7 +31,9 @@ MEMORY_MB_PER_CAPTURE = 32
 def memory_mb(plan: Plan, captures: Collection[str] = ()) -> int:
     """The guest memory that a plan needs, while the links of some pairs of roles are captured."""
     captured = sum("-".join(link.roles) in captures for link in plan.links)
-    return BASE_MEMORY_MB + MEMORY_MB_PER_TOR * len(plan.nodes) + MEMORY_MB_PER_CAPTURE * captured
+    busy = min(len(plan.nodes), MOST_BUSY_NODES)
+    nodes_mb = MEMORY_MB_PER_BUSY_NODE * busy + MEMORY_MB_PER_NODE * (len(plan.nodes) - busy)
+    return BASE_MEMORY_MB + nodes_mb + MEMORY_MB_PER_CAPTURE * captured
 
 
 def run_in_guest(

@@ -148,12 +148,12 @@ class Policy(PlanPart):
     Attributes:
         name: one of `testbed.policies.NAMES`, or the name of the user's file.
         entry_guards: whether clients keep to a few guards (`UseEntryGuards`).
-        source: the text of the user's file.
+        text: of the user's file. (Not "source": guests aren't told what lies where on a host.)
     """
 
     name: str = FIXED
     entry_guards: bool = False
-    source: str | None = None
+    text: str | None = None
 
 
 class Plan(PlanPart):

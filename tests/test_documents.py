@@ -101,7 +101,8 @@ def test_shown_commands_are_understood(
 ) -> None:
     for name, text in toml_blocks():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    shutil.copy(PROJECT / "scenarios" / "Two.toml", tmp_path / "Two-1000.toml")  # made by sed there
+    for name, copy in (("Two", "Two-1000"), ("NoDropping", "NoDropping-of-two")):  # made by sed
+        shutil.copy(PROJECT / "scenarios" / f"{name}.toml", tmp_path / f"{copy}.toml")
     (tmp_path / "docs").symlink_to(PROJECT / "docs")
     monkeypatch.chdir(tmp_path)
     words = shlex.split(Template(line).substitute(LOOP_VARIABLES), comments=True)

@@ -111,11 +111,11 @@ def test_generators_and_streams_are_killed_while_measuring(
     (listeners / "Listeners.toml").write_text(LISTENERS + STREAMS, encoding="utf-8")
     fault = """
 come_to("measuring", 1.0)
-program("tgen /run/lab/client1.tgen").kill()
+program("tgen --nodes /run/lab/clients.tgen").kill()
 come_to("measuring", 2.0)
 program("iperf3 -c").kill()
 come_to("measuring", 3.0)
-program("tgen /run/lab/server1.tgen").kill()
+program("tgen --nodes /run/lab/servers.tgen").kill()
 """
     with_fault(fault, listeners / "faulty.py", monkeypatch)
     assert status_of(RUN) == cli.PREMISE_FAILED
@@ -123,7 +123,7 @@ program("tgen /run/lab/server1.tgen").kill()
     (stream,) = [name for name in failed if name.startswith("competing streams")]
     ended = failed["generators that ended"].split(", ")
     assert [name.rpartition("-")[0] for name in ended] == ["tgen", "tgen", "iperf3-exit1"]
-    assert {"tgen-server1", "tgen-client1"} < set(ended)
+    assert {"tgen-servers", "tgen-clients"} < set(ended)
     assert failed[stream].startswith("at least ")
     assert "client1" in failed["clients without a completed transfer"]
 
@@ -245,6 +245,34 @@ def machines_below(process: int) -> list[psutil.Process]:
     """The kernels that a process and its children have started."""
     children = psutil.Process(process).children(recursive=True)
     return [child for child in children if child.name() == "linux" and child.parent() != child]
+
+
+def test_who_waits_for_a_processor_does_not_hang() -> None:
+    """Two that compute share a core: each has it for half of the time, and wants it always."""
+    core = min(os.sched_getaffinity(0))
+    loop = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"]
+    busy = [psutil.Popen(loop), psutil.Popen(loop)]
+    try:
+        time.sleep(1.0)
+        before = [(virtual.wanted_s(one), virtual.cpu_s(one)) for one in busy]
+        time.sleep(2.0)
+        wanted, had = zip(
+            *(
+                (virtual.wanted_s(one) - wanted_s, virtual.cpu_s(one) - cpu_s)
+                for one, (wanted_s, cpu_s) in zip(busy, before, strict=True)
+            ),
+            strict=True,
+        )
+        assert min(wanted) > 1.5
+        assert sum(had) < 2.2
+        busy[0].suspend()
+        stopped_s = virtual.wanted_s(busy[0])
+        time.sleep(0.5)
+        assert virtual.wanted_s(busy[0]) == pytest.approx(stopped_s, abs=0.1)
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
 
 
 def test_a_machine_whose_clock_goes_on_while_its_command_hangs(

@@ -6,11 +6,14 @@ The control port is a socket of these tests, which answers as long as it is told
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import plugins, sched_netem, tcmsg
+from stem.control import EventType
+from stem.response.events import LogEvent
 
 from testbed.errors import TestbedError
 from testbed.lab import links
@@ -20,7 +23,7 @@ from testbed.tor import network
 ANSWERS = {
     b"PROTOCOLINFO": b"250-PROTOCOLINFO 1\r\n250-AUTH METHODS=NULL\r\n250 OK\r\n",
     b"AUTHENTICATE": b"250 OK\r\n",
-    b"SETEVENTS": b"250 OK\r\n",
+    b"SETEVENTS": b"250 OK\r\n650 NOTICE hello\r\n",
     b"GETCONF": b"250 __OwningControllerProcess\r\n",
 }
 
@@ -63,8 +66,34 @@ def test_netem_is_told_its_delay_and_seed() -> None:
     own["attrs"] = [("TCA_KIND", "netem"), ("TCA_OPTIONS", sched_netem.get_parameters({}))]
     own.encode()
     link = make_plan("SharedDropping", "vanilla").links_between("middle", "exit")[0]
-    message = links._message(7, 1, 2, "netem", links._netem_options(link.there, seed=2**62 + 5))
+    message = links._qdisc(7, 1, 2, "netem", links._netem_options(link.there, seed=2**62 + 5))
     message.encode()
     # Length 12, the attribute's number, 64 bits.
     assert struct.pack("=HHq", 12, 10, 12_500_000) in message.data
     assert struct.pack("=HHQ", 12, 14, 2**62 + 5) in message.data
+
+
+def test_events_need_no_thread_of_each_tor(control_port: Path) -> None:
+    """stem's own would look for them twenty times a second."""
+    with network._connected("guard1", control_port):
+        time.sleep(0.1)
+        threads = [thread.name for thread in threading.enumerate()]
+    assert threads.count("Tor listener") >= 1
+    assert "Event notifier" not in threads
+
+
+def test_listeners_get_events_and_may_ask(
+    control_port: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ANSWERS, b"GETINFO", b"250-version=0.4.9.11\r\n250 OK\r\n")
+    heard: list[str] = []
+    with network._connected("guard1", control_port) as controller:
+
+        def on_log(event: LogEvent) -> None:
+            heard.append(f"{event.message} {controller.get_conf('__OwningControllerProcess', '')}")
+
+        controller.add_event_listener(on_log, EventType.NOTICE)
+        end_s = time.monotonic() + 10
+        while not heard and time.monotonic() < end_s:
+            time.sleep(0.01)
+    assert heard == ["hello "]

@@ -224,19 +224,17 @@ def test_nothing_is_averaged_over_two_tors(
     assert status_of(["tables", str(two_tors), "--csv"]) == cli.VALID
     printed = capsys.readouterr()
     rows = [row for row in csv.reader(io.StringIO(printed.out)) if "NoDropping" in row]
-    assert [(row[0][:12], row[1], row[3], row[4]) for row in rows] == [
+    throughput = [row for row in rows if row[3].isdigit() and row[4] != "-"]
+    assert [(row[0][:12], row[1], row[3], row[4]) for row in throughput] == [
         ("Tor 0.4.9.11", "vanilla", "3", "2.00 ± 0.00"),
         ("Tor 0.4.9.11", "pctls", "3", "5.00 ± 0.00"),
-        ("Tor 0.4.9.11", "vanilla", "3", "90 ± 0"),
-        ("Tor 0.4.9.11", "pctls", "3", "90 ± 0"),
         ("Tor 0.4.9.12", "vanilla", "2", "1.00 ± 0.00"),
-        ("Tor 0.4.9.12", "vanilla", "2", "90 ± 0"),
     ]
     told = printed.err.splitlines()
     assert told[0].startswith("6 runs stand apart, made by Tor 0.4.9.11, Tor's source sha256 1111")
     assert told[1].startswith("2 runs stand apart, made by Tor 0.4.9.12, Tor's source sha256 1212")
     assert status_of(["tables", str(two_tors)]) == cli.VALID
-    assert "round trip (Tor 0.4.9.12," in " ".join(capsys.readouterr().out.split())
+    assert "round trips (Tor 0.4.9.12," in " ".join(capsys.readouterr().out.split())
     assert status_of(["tables", str(two_tors), "--markdown"]) == cli.VALID
     assert "| Tor 0.4.9.12, Tor's source" in capsys.readouterr().out
 
@@ -244,7 +242,7 @@ def test_nothing_is_averaged_over_two_tors(
 def test_a_mixture_that_was_asked_for(two_tors: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(["tables", str(two_tors), "--mixed", "--json"]) == cli.VALID
     printed = capsys.readouterr()
-    table, _ = json.loads(printed.out)["tables"]
+    _, table, *_ = json.loads(printed.out)["tables"]
     assert [row[2:4] for row in table["rows"]] == [["5", "1.60 ± 0.55"], ["3", "5.00 ± 0.00"]]
     assert (table["made_by"], printed.err) == ("", "")
 

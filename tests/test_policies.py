@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import polars
 import pytest
@@ -12,7 +14,10 @@ from testbed.plan import make_plan
 from testbed.policies.interface import Circuit, FixedPath, Relay, Stream
 from testbed.policies.parallel import STREAM_RULES, ParallelCircuits, hashing
 from testbed.policies.reading import policy_class
+from testbed.probes.record import Record
 from testbed.toml_file import PROJECT
+from testbed.tor.circuits import PolicysCircuits
+from testbed.tor.network import RunningTor, TorNetwork
 
 EXAMPLE = PROJECT / "docs" / "examples" / "TwoCircuits.toml"
 POLICY = EXAMPLE.with_name("two_circuits.py")
@@ -105,7 +110,7 @@ def test_the_example_spreads_streams() -> None:
 
 def test_the_plan_has_the_files_text() -> None:
     plan = make_plan(str(EXAMPLE), "vanilla")
-    assert (plan.policy.name, plan.policy.source) == ("two_circuits", POLICY.read_text())
+    assert (plan.policy.name, plan.policy.text) == ("two_circuits", POLICY.read_text())
     assert make_plan("One", "vanilla").policy.name == "fixed"
     assert make_plan("SmallNetwork", "vanilla").policy.name == "tor"
 
@@ -127,6 +132,39 @@ def test_a_policy_that_is_none(tmp_path: Path, policy: str, source: str | None, 
     assert told in str(caught.value)
     assert "Mine.toml: paths.policy" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+CLOSED = """
+from testbed.policies.interface import Circuit, Policy
+
+class Closed(Policy):
+    def choose(self, stream):
+        return Circuit("999", (), 0)
+"""
+
+
+def test_a_policy_that_gives_a_circuit_which_is_not_open(tmp_path: Path) -> None:
+    plan = make_plan(scenario(tmp_path, "mine.py", CLOSED), "vanilla")
+    controller = SimpleNamespace(add_event_listener=lambda *_: None)
+    tor = SimpleNamespace(node=plan.node("client1"), controller=controller)
+    network = SimpleNamespace(fingerprints={})
+    with Record(tmp_path / "raw") as record:
+        circuits = PolicysCircuits(cast(RunningTor, tor), cast(TorNetwork, network), plan, record)
+        circuits._on_stream(
+            SimpleNamespace(
+                purpose="USER",
+                status="NEW",
+                id="7",
+                target="10.0.5.1:8888",
+                target_port=8888,
+                source_address="127.0.0.1",
+                source_port=40000,
+                circ_id=None,
+            )
+        )
+    assert circuits.failure == (
+        "client1: policy mine: choose() gave the circuit 999, which isn't open"
+    )
 
 
 def test_a_drawn_network_has_no_fixed_paths(tmp_path: Path) -> None:

@@ -178,10 +178,10 @@ def test_a_reading_of_links_has_the_time_of_its_begin(
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
 
     class Lab:
-        directions = (SimpleNamespace(sender="exit1", receiver="middle1"),) * 2
-
-        def counters(self, _direction: object) -> LinkCounters:
-            return LinkCounters(*[int(time.time())] * 6)
+        def sent(self) -> Iterator[tuple[list[object], list[LinkCounters]]]:
+            for _ in range(2):
+                counted = LinkCounters(*[int(time.time())] * 6)
+                yield [SimpleNamespace(sender="exit1", receiver="middle1")], [counted]
 
         def arrivals(self, _direction: object) -> tuple[int, int]:
             return int(time.time()), 0

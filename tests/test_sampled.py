@@ -175,7 +175,9 @@ def test_ways_are_as_long_as_was_measured(large: list[Drawn]) -> None:
 
 
 def as_bytes(drawn: Drawn) -> bytes:
-    content = [drawn.network.model_dump(mode="json"), dict(drawn.traffic_by_client)]
+    # Without defaults: a network stays the same when links learn to do something more.
+    network = drawn.network.model_dump(mode="json", exclude_defaults=True)
+    content = [network, dict(drawn.traffic_by_client)]
     return json.dumps(content).encode()
 
 
@@ -196,7 +198,7 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process(large: list[Drawn
 def test_the_same_seed_gives_the_same_network_as_ever() -> None:
     """Whatever NumPy and Polars are. If it is meant to be another one: say so in CHANGELOG."""
     digest = hashlib.sha256(as_bytes(draw_scenario("SmallNetwork", 1))).hexdigest()
-    assert digest[:16] == "07bfaa33c7dfc3a4"
+    assert digest[:16] == "0e8ad95d6765f32f"
 
 
 def test_another_seed_gives_another_network(large: list[Drawn]) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from analysis import metrics, style
 from analysis.figures.drawing import Drawing
 from analysis.runs import SCENARIO_ORDER, TRAFFIC_ORDER, Group
+from analysis.whole_networks import is_drawn, of_class
 from testbed.results import Run
 
 Groups = Mapping[Group, Sequence[Run]]
@@ -124,7 +125,10 @@ def distributions(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
         chosen = dict(item for item in groups.items() if _setting(item) == setting)
         draw = _by_model if topology == TWO_CLIENTS else _by_measure
         bundles = "-bundles" if in_bundles else ""
-        yield from draw(chosen, looks, f"{topology}-{duration_s:g}s{bundles}")
+        where = f"{topology}-{duration_s:g}s{bundles}"
+        yield from draw(chosen, looks, where)
+        if drawn := {group: runs for group, runs in chosen.items() if is_drawn(runs[0])}:
+            yield from _by_class(drawn, looks, where)
 
 
 def _setting(item: tuple[Group, Sequence[Run]]) -> tuple[str, float, bool]:
@@ -167,6 +171,44 @@ def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
             caption=f"{AS_IN_THE_PAPER.format(14)} {HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
             figure=_figure(rows, scenarios, looks, own_axes=True),
         )
+
+
+def _by_class(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawing]:
+    """Of drawn networks, one for each measure: a row a class of clients."""
+    scenarios = _in_order((group.scenario for group in groups), SCENARIO_ORDER)
+    models = {
+        model
+        for runs in groups.values()
+        for run in runs
+        for model in run.plan.traffic_by_client.values()
+    }
+    for name, column in (
+        ("time to first byte", "time_to_first_byte_s"),
+        ("time to last byte", "time_to_last_byte_s"),
+    ):
+        rows = [
+            Row(
+                f"{model}: share of transfers",
+                f"{name}, s",
+                [_of_class(groups, scenario, model, column) for scenario in scenarios],
+            )
+            for model in _in_order(models, TRAFFIC_ORDER)
+        ]
+        yield Drawing(
+            name=f"{name.replace(' ', '-')}-by-class-{where}",
+            title=f"{name.capitalize()} by class of client",
+            caption=f"{HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
+            figure=_figure(rows, scenarios, looks, own_axes=True),
+        )
+
+
+def _of_class(groups: Groups, scenario: str, model: str, column: str) -> Curves:
+    values: dict[str, list[float]] = defaultdict(list)
+    for group, runs in groups.items():
+        if group.scenario == scenario:
+            for run in runs:
+                values[group.variant] += of_class(run, model)[column].drop_nulls().to_list()
+    return {variant: Distribution.of(some) for variant, some in values.items() if some}
 
 
 def _measures(groups: Groups) -> tuple[Measure, ...]:

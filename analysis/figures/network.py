@@ -31,11 +31,15 @@ _LINK_COLOUR, _LOSSY_COLOUR = "#555555", "#CC79A7"
 def networks(groups: Mapping[Group, Sequence[Run]]) -> Iterator[Drawing]:
     """The network of each scenario; its clients' models are those of all its runs.
 
+    Not of drawn networks: each seed draws another one, of which `./run.py network` has a map.
+
     Raises:
         TestbedError: a run's plan can't be read.
     """
     for scenario in dict.fromkeys(group.scenario for group in groups):
         plans = [runs[0].plan for group, runs in groups.items() if group.scenario == scenario]
+        if plans[0].of_kind("router"):
+            continue
         yield Drawing(
             name=f"network-{scenario}",
             title=f"{scenario}: {plans[0].scenario_title}",

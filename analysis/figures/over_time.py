@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis import metrics, style
+from analysis import metrics, style, whole_networks
 from analysis.figures.drawing import Drawing
 from analysis.runs import Group
 from testbed.results import Run
@@ -29,7 +29,8 @@ CAPTION = (
     " its kernel, every 0.5 s. Tor's"
     " queue: of each circuit in front of that link; how long the cells waited that left it in a"
     " second, and by Little's law how many waited. Competing: what arrived of each stream beside"
-    " the circuits. Where there are more than four lines, the thick one is their mean."
+    " the circuits. Active circuits, and links between relays that several of them share: of all"
+    " relays of a drawn network. Where there are more than four lines, the thick one is their mean."
 )
 
 MOST_CLEAR_LINES = 4
@@ -104,6 +105,8 @@ def retransmitted_segments(run: Run) -> list[Line]:
 
 def wait_in_tor_ms(run: Run) -> list[Line]:
     """How long the cells that left a circuit's queue had waited there, on average."""
+    if not run.plan.shared_link:
+        return []
     left = polars.col("removed_cells")
     wait = polars.when(left > 0).then(polars.col("waited_ms") / left)
     return _lines(run, run.queues.with_columns(value=wait), _QUEUE)
@@ -115,11 +118,23 @@ def cells_in_tor(run: Run) -> list[Line]:
     Little's law: the rate at which they left times their mean wait, which is the sum of the waits
     by the time (Little, A Proof for the Queuing Formula: L = λW; Operations Research 9(3), 1961).
     """
+    if not run.plan.shared_link:
+        return []
     # Tor tells of no second without cells, so that a sample can stand for several seconds.
     elapsed_s = polars.col("time_s").diff().over(_QUEUE).fill_null(1.0)
     waits_s = polars.col("waited_ms") / 1000
     cells = polars.when(elapsed_s > 0).then(waits_s / elapsed_s)
     return _lines(run, run.queues.with_columns(value=cells), _QUEUE)
+
+
+def active_circuits(run: Run) -> list[Line]:
+    """On how many circuits of a drawn network cells crossed, by the second."""
+    return _of_network(run, polars.col("circuits"))
+
+
+def shared_links_percent(run: Run) -> list[Line]:
+    """How many of the links between relays that were active had several circuits."""
+    return _of_network(run, 100 * polars.col("shared") / polars.col("links"))
 
 
 def competing_mb_per_s(run: Run) -> list[Line]:
@@ -144,7 +159,19 @@ QUANTITIES = (
     Quantity("wait in\nTor's queue,\nms", wait_in_tor_ms),
     Quantity("waiting in\nTor's queue,\ncells", cells_in_tor),
     Quantity("competing,\nMB/s", competing_mb_per_s),
+    Quantity("active\ncircuits", active_circuits),
+    Quantity("shared\nlinks, %", shared_links_percent),
 )
+
+
+def _of_network(run: Run, value: polars.Expr) -> list[Line]:
+    """A line of a drawn network's seconds."""
+    if not whole_networks.is_drawn(run):
+        return []
+    seconds = whole_networks.links_by_second(run)
+    time_s = polars.col("second") + run.measuring_start_s
+    table = seconds.select(polars.lit("all").alias("of"), value=value, time_s=time_s)
+    return _lines(run, table, ["of"])
 
 
 def _delivered_mb_per_s(run: Run) -> list[Line]:

@@ -4,16 +4,16 @@ Which links there are and what they do is the plan's; nodes and addresses are `l
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from socket import IPPROTO_ESP
 from typing import Any
 
 from pyroute2 import IPRoute
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla, nlmsg
-from pyroute2.netlink.rtnl import RTM_NEWQDISC
-from pyroute2.netlink.rtnl.tcmsg import sched_netem, sched_sfq, tcmsg
+from pyroute2.netlink import nla, nlmsg
+from pyroute2.netlink.rtnl.tcmsg import sched_htb, sched_netem, sched_sfq, tcmsg
 
+from testbed.lab.requests import new_filter, new_htb_class, new_qdisc, set_link
 from testbed.network.model import Shape
 from testbed.queue_disciplines import CAKE_DIFFSERVS, CAKE_ISOLATIONS, FIFO
 
@@ -54,8 +54,6 @@ _TRUNK_HANDLE = 0x10000
 """The first qdisc of a trunk. Those below it have the numbers from 2 on, then come the ways'."""
 _PRIO_BANDS = 16
 _TRUNK_WAY_HANDLE = 0x1000
-
-_CREATE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
 
 
 class _QdiscMessage(nlmsg):  # type: ignore[misc]  # pyroute2 has no types
@@ -165,8 +163,8 @@ class LinkCounters:
         return self.sent_packets - self.bundled_segments
 
 
-def shape(netlink: IPRoute, index: int, link: Shape, seed: int) -> None:
-    """Give an interface's outgoing direction its rate, delay, loss and queue.
+def shape(index: int, link: Shape, seed: int) -> Iterator[nlmsg]:
+    """The requests that give an interface's outgoing direction its rate, delay, loss and queue.
 
     HTB holds the rate, netem below it the delay and the loss, and below that is the queue. A
     packet goes from the delay line to the queue when its delay is over, and is dropped there if
@@ -189,18 +187,16 @@ def shape(netlink: IPRoute, index: int, link: Shape, seed: int) -> None:
     queue's length (TCP small queues: net/ipv4/tcp_output.c, tcp_small_queue_check).
 
     Args:
-        netlink: a socket in the interface's network namespace.
         index: the interface's.
         link: what the direction does.
         seed: of netem's losses.
     """
-    netlink.tc("add", "htb", index, HTB_HANDLE, default=HTB_CLASS & 0xFFFF)
-    netlink.tc(
-        "add-class",
-        "htb",
+    options = sched_htb.get_parameters({"default": HTB_CLASS & 0xFFFF})
+    yield new_qdisc(index, HTB_HANDLE, TC_H_ROOT, "htb", options)
+    yield new_htb_class(
         index,
         HTB_CLASS,
-        parent=HTB_HANDLE,
+        HTB_HANDLE,
         rate=(link.rate_bit_per_s or UNLIMITED_BIT_PER_S) // 8,
         burst=BURST_BYTES,
         quantum=HTB_QUANTUM_BYTES,
@@ -208,23 +204,17 @@ def shape(netlink: IPRoute, index: int, link: Shape, seed: int) -> None:
     if not link.queue_in_sender:
         largest_bundle = link.largest_bundle_segments if link.bundles else 1
         if largest_bundle:
-            netlink.link("set", index=index, gso_max_segs=largest_bundle)
-        options = _netem_options(link, seed)
-        request = _message(index, NETEM_HANDLE, HTB_CLASS, "netem", options)
-        netlink.nlm_request_batch([request])
+            yield set_link(index, gso_max_segs=largest_bundle)
+        yield _qdisc(index, NETEM_HANDLE, HTB_CLASS, "netem", _netem_options(link, seed))
     above_queue = HTB_CLASS if link.queue_in_sender else NETEM_CLASS
     if link.queue_discipline == FIFO:
-        netlink.tc(
-            "add", "pfifo", index, QUEUE_HANDLE, parent=above_queue, limit=link.queue_packets
-        )
+        yield new_qdisc(index, QUEUE_HANDLE, above_queue, "pfifo", {"limit": link.queue_packets})
     else:
-        options = _queue_options(link)
-        request = _message(index, QUEUE_HANDLE, above_queue, link.queue_discipline, options)
-        netlink.nlm_request_batch([request])
+        yield _qdisc(index, QUEUE_HANDLE, above_queue, link.queue_discipline, _queue_options(link))
 
 
-def trunk(netlink: IPRoute, index: int, ways: Mapping[int, tuple[Shape, int]]) -> None:
-    """Give an interface's outgoing direction a delay line and losses for each destination.
+def trunk(index: int, ways: Mapping[int, tuple[Shape, int]]) -> Iterator[nlmsg]:
+    """The requests that give an interface a delay line and losses for each destination.
 
     A site's router sends all that leaves the site by one interface. Below it are two levels of
     prio with sixteen bands each, which the second byte of the destination's address chooses, its
@@ -235,43 +225,30 @@ def trunk(netlink: IPRoute, index: int, ways: Mapping[int, tuple[Shape, int]]) -
         ways: the shape of the way and the seed of its losses, by the destination's block of
             addresses (`testbed.addresses`).
     """
-    netlink.link("set", index=index, gso_max_segs=1)
-    _bands(netlink, index, _TRUNK_HANDLE, None, {block >> 4 for block in ways}, shift=4)
+    yield set_link(index, gso_max_segs=1)
+    yield from _bands(index, _TRUNK_HANDLE, TC_H_ROOT, {block >> 4 for block in ways}, shift=4)
     for upper in sorted({block >> 4 for block in ways}):
         handle = (2 + upper) << 16
         lower = {block & 15 for block in ways if block >> 4 == upper}
-        _bands(netlink, index, handle, _TRUNK_HANDLE + upper + 1, lower, shift=0)
+        yield from _bands(index, handle, _TRUNK_HANDLE + upper + 1, lower, shift=0)
         for block in sorted(upper << 4 | one for one in lower):
             way, seed = ways[block]
             parent = handle + (block & 15) + 1
-            options = _netem_options(way, seed)
-            request = _message(index, _trunk_way_handle(block), parent, "netem", options)
-            netlink.nlm_request_batch([request])
+            yield _qdisc(
+                index, _trunk_way_handle(block), parent, "netem", _netem_options(way, seed)
+            )
 
 
 def _bands(
-    netlink: IPRoute,
-    index: int,
-    handle: int,
-    parent: int | None,
-    halves: Collection[int],
-    shift: int,
-) -> None:
+    index: int, handle: int, parent: int, halves: Collection[int], shift: int
+) -> Iterator[nlmsg]:
     """A prio whose bands half a byte of the destination chooses: the address's second."""
     options = {"bands": _PRIO_BANDS, "priomap": bytes(16)}
-    netlink.nlm_request_batch([_message(index, handle, parent or TC_H_ROOT, "prio", options)])
+    yield _qdisc(index, handle, parent, "prio", options)
     for half in sorted(halves):
         value, mask = half << (16 + shift), 0xF << (16 + shift)
-        netlink.tc(
-            "add-filter",
-            "u32",
-            index,
-            parent=handle,
-            prio=1,
-            protocol=ETH_P_IP,
-            target=handle + half + 1,
-            keys=[f"{value:#010x}/{mask:#010x}+16"],
-        )
+        key = f"{value:#010x}/{mask:#010x}+16"
+        yield new_filter(index, handle, ETH_P_IP, handle + half + 1, key)
 
 
 def _trunk_way_handle(block: int) -> int:
@@ -336,33 +313,20 @@ def _queue_options(link: Shape) -> dict[str, Any]:
 _MESSAGES = {"netem": _NetemMessage, "prio": _PrioMessage, "sfq": _SfqMessage}
 
 
-def _message(
-    index: int, handle: int, parent: int, kind: str, options: dict[str, Any]
-) -> _QdiscMessage:
-    """A request to add a qdisc below another one."""
-    message: _QdiscMessage = _MESSAGES.get(kind, _AttributesMessage)()
-    message["header"]["type"], message["header"]["flags"] = RTM_NEWQDISC, _CREATE
-    message["index"], message["handle"], message["parent"] = index, handle, parent
-    message["attrs"] = [("TCA_KIND", kind), ("TCA_OPTIONS", options)]
-    return message
+def _qdisc(index: int, handle: int, parent: int, kind: str, options: dict[str, Any]) -> nlmsg:
+    """A request for a qdisc with options that pyroute2 doesn't know, below another one."""
+    message = _MESSAGES.get(kind, _AttributesMessage)()
+    return new_qdisc(index, handle, parent, kind, options, message)
 
 
-def count_esp(netlink: IPRoute, index: int) -> None:
-    """Let an interface that `shape` has set up count its packets, and those of ESP among them.
+def count_esp(index: int) -> nlmsg:
+    """The request that lets an interface that `shape` has set up count packets, and ESP among them.
 
     By a filter of HTB's that sends packets where they go anyway: it sees each packet of the link,
     and counts those that it looks at and those that match.
     """
-    netlink.tc(
-        "add-filter",
-        "u32",
-        index,
-        parent=HTB_HANDLE,
-        prio=1,
-        protocol=ETH_P_ALL,
-        target=HTB_CLASS,
-        keys=[f"{IPPROTO_ESP:#x}/0xff+{_PROTOCOL_OFFSET}"],
-    )
+    key = f"{IPPROTO_ESP:#x}/0xff+{_PROTOCOL_OFFSET}"
+    return new_filter(index, HTB_HANDLE, ETH_P_ALL, HTB_CLASS, key)
 
 
 def esp_packets(netlink: IPRoute, index: int) -> tuple[int, int]:
@@ -374,13 +338,20 @@ def esp_packets(netlink: IPRoute, index: int) -> tuple[int, int]:
     return int(counted["rcnt"]), int(counted["rhit"])
 
 
-def counters(netlink: IPRoute, index: int) -> LinkCounters:
-    """Read the counters of an interface that `shape` has set up."""
-    qdiscs = {qdisc["handle"]: qdisc.get_attr("TCA_STATS") for qdisc in netlink.get_qdiscs(index)}
+def counters(netlink: IPRoute, indexes: Collection[int]) -> dict[int, LinkCounters]:
+    """Read the counters of interfaces that `shape` has set up, by their indexes."""
+    qdiscs: dict[int, dict[int, Any]] = {index: {} for index in indexes}
+    # Read after the qdiscs, HTB's count may be ahead by a packet under way, never behind.
+    for qdisc in netlink.get_qdiscs():
+        if qdisc["index"] in qdiscs:
+            qdiscs[qdisc["index"]][qdisc["handle"]] = qdisc.get_attr("TCA_STATS")
+    return {index: _counted(found, netlink.get_classes(index)) for index, found in qdiscs.items()}
+
+
+def _counted(qdiscs: Mapping[int, Any], htb_classes: Iterable[Any]) -> LinkCounters:
     queue = qdiscs[QUEUE_HANDLE]
     first = qdiscs.get(NETEM_HANDLE, queue)
-    # Read after the first one's, HTB's count may be ahead by a packet under way, never behind.
-    classes = {one["handle"]: one for one in netlink.get_classes(index)}
+    classes = {one["handle"]: one for one in htb_classes}
     bundled_segments = first["packets"] - classes[HTB_CLASS].get_attr("TCA_XSTATS")["lends"]
     return LinkCounters(
         sent_packets=first["packets"],

@@ -1,43 +1,58 @@
-"""The running lab: Mininet's nodes and links, addresses and routes, and nothing of Tor.
+"""The running lab: nodes and links, addresses and routes, and nothing of Tor.
 
 No node has a default route: what isn't a neighbour on a link, at a site or on the management
 network is unreachable. Only sites' routers forward, and nodes on the way of competing streams.
 """
 
 import os
+import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import groupby, pairwise
+from itertools import count, groupby, pairwise
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
-from mininet.link import Intf
-from mininet.net import Mininet
-from mininet.node import Host
-from mininet.nodelib import LinuxBridge
-from mininet.topo import Topo
-from pyroute2 import IPRoute, netns
+from pyroute2 import IPRoute
+from pyroute2.netlink import nlmsg
 
 from testbed.addresses import block_of, prefix
 from testbed.errors import TestbedError
 from testbed.lab import ipsec, links
+from testbed.lab.namespaces import (
+    LOOPBACK,
+    Interface,
+    Namespaces,
+    hardware_address,
+    receive_together,
+)
+from testbed.lab.requests import new_address, new_bridge, new_neighbour, new_route, set_link
 from testbed.network.model import Shape
 from testbed.plan_model import Link, Plan
 
 Made = TypeVar("Made")
 
 MANAGEMENT_PREFIX_LENGTH = 16
-MANAGEMENT_SWITCH = "s1"
-"""LinuxBridge takes no names but such ones."""
+MANAGEMENT_SWITCH = "switch"
+"""The node with the bridge that joins all of the management network."""
+BRIDGE = "bridge"
+
+LIMITS = {
+    "net/core/wmem_max": "16777216",
+    "net/core/rmem_max": "16777216",
+    "net/core/netdev_max_backlog": "5000",
+}
+"""Mininet's values, where the kernel lets a machine have its own."""
+MOST_OPEN_FILES = 16_384
+"""Mininet's value, too. Each node is one, and each of its control connections and sockets."""
 
 SYSCTLS = {
-    # Mininet's own values (Mininet.init), written out so that no host's differ.
+    # Mininet's values (Mininet.init), written out so that no host's differ.
     "net/ipv4/tcp_rmem": "10240 87380 16777216",
     "net/ipv4/tcp_wmem": "10240 87380 16777216",
     # A node neither forwards nor believes in routes that it is told.
@@ -83,13 +98,6 @@ SERVER_TIMEOUT_S = 30.0
 SERVER_POLL_INTERVAL_S = 0.05
 
 
-class _Node(Host):  # type: ignore[misc]  # Mininet has no types
-    """A Mininet host to which Mininet gives no address: the lab does, by netlink."""
-
-    def config(self, **_parameters: object) -> dict[str, object]:
-        return {}
-
-
 @dataclass(frozen=True)
 class Direction:
     """One direction of a link: from `sender`'s interface to `receiver`'s."""
@@ -114,10 +122,13 @@ class Direction:
 class Lab:
     """A network that runs. Made by `running_lab`, which also ends it."""
 
-    def __init__(self, plan: Plan, network: Mininet, stack: ExitStack) -> None:
+    def __init__(self, plan: Plan, stack: ExitStack) -> None:
         self.plan = plan
-        self._network = network
         self._stack = stack
+        self._pairs = tuple(interface_pairs(plan))
+        self._interfaces = {(end.node, end.name): end for pair in self._pairs for end in pair}
+        self._namespaces = Namespaces([*(node.name for node in plan.nodes), *_BETWEEN_NODES])
+        stack.callback(self._namespaces.close)
         self._netlink: dict[str, IPRoute] = {}
         self.directions = tuple(self._directions())
         """Of the links that have interfaces of their own."""
@@ -134,14 +145,17 @@ class Lab:
         environment: dict[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a program in a node's network namespace; its errors go where its output goes."""
-        process: subprocess.Popen[bytes] = self._network.getNodeByName(node).popen(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            env=environment,
+        return self._namespaces.inside(
+            node,
+            lambda: subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env=environment,
+                close_fds=False,  # all of Python's own are closed anyhow, and there are many
+            ),
         )
-        return process
 
     def run(self, node: str, command: Sequence[str | Path], timeout_s: float | None = None) -> str:
         """Run a program in a node and return what it printed.
@@ -165,15 +179,15 @@ class Lab:
         Args:
             keyboard: whether the command reads what is typed, too.
         """
-        process_number = self._network.getNodeByName(node).pid
-        with (
-            subprocess.Popen(
-                ["mnexec", "-a", str(process_number), "sh", "-c", command],
+
+        def begun() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                ["sh", "-c", command],
                 stdin=None if keyboard else subprocess.DEVNULL,
                 process_group=0,
-            ) as process,
-            _in_foreground(process.pid),
-        ):
+            )
+
+        with self._namespaces.inside(node, begun) as process, _in_foreground(process.pid):
             while True:
                 _, status = os.waitpid(process.pid, os.WUNTRACED)
                 if not os.WIFSTOPPED(status):
@@ -198,30 +212,19 @@ class Lab:
             time.sleep(SERVER_POLL_INTERVAL_S)
 
     def inside(self, node: str, make: Callable[[], Made]) -> Made:
-        """Call `make` in a node's network namespace; sockets that it opens stay there.
-
-        A thread of its own enters the namespace and ends, so that no other thread ever does.
-        """
-
-        def entered() -> Made:
-            netns.setns(self.namespace(node))
-            return make()
-
-        with ThreadPoolExecutor(max_workers=1) as executor:
-            return executor.submit(entered).result()
+        """Call `make` in a node's network namespace; sockets that it opens stay there."""
+        return self._namespaces.inside(node, make)
 
     def netlink(self, node: str) -> IPRoute:
         """A netlink socket in a node's network namespace, kept until the lab ends."""
         if node not in self._netlink:
-            netlink = IPRoute(netns=self.namespace(node))
-            self._netlink[node] = self._stack.enter_context(netlink)
+            self._netlink[node] = self._stack.enter_context(self._namespaces.netlink(node))
         return self._netlink[node]
 
     def way_counters(self) -> Iterator[tuple[Direction, links.LinkCounters]]:
         """What the netem of each way from site to site has counted since the lab began."""
         for router, ways in groupby(self.ways, key=lambda way: way.sender):
-            netlink = self.netlink(router)
-            counted = links.trunk_counters(netlink, _index(netlink, TRUNK))
+            counted = links.trunk_counters(self.netlink(router), self._index(router, TRUNK))
             for way in ways:
                 yield way, counted[self._block(way.receiver)]
 
@@ -242,18 +245,28 @@ class Lab:
     def counters(self, direction: Direction) -> links.LinkCounters:
         """What a direction's netem has counted since the lab began."""
         netlink = self.netlink(direction.sender)
+        index = self._index(direction.sender, direction.interface)
         if direction.interface == TRUNK:
-            counted = links.trunk_counters(netlink, _index(netlink, TRUNK))
-            return counted[self._block(direction.receiver)]
-        return links.counters(netlink, _index(netlink, direction.interface))
+            return links.trunk_counters(netlink, index)[self._block(direction.receiver)]
+        return links.counters(netlink, [index])[index]
+
+    def sent(self) -> Iterator[tuple[Sequence[Direction], Sequence[links.LinkCounters]]]:
+        """The same for all directions of links, those away from one node at a time."""
+        by_sender: dict[str, list[Direction]] = defaultdict(list)
+        for direction in self.directions:
+            by_sender[direction.sender].append(direction)
+        for sender, directions in by_sender.items():
+            indexes = [self._index(sender, one.interface) for one in directions]
+            counted = links.counters(self.netlink(sender), indexes)
+            yield directions, [counted[index] for index in indexes]
 
     def arrivals(self, direction: Direction) -> tuple[int, int]:
         """The packets and bytes that have arrived at a direction's end since the lab began.
 
         The interface counts them before generic receive offload makes fewer of them.
         """
-        netlink = self.netlink(direction.receiver)
-        (link,) = netlink.get_links(_index(netlink, direction.receiving_interface))
+        index = self._index(direction.receiver, direction.receiving_interface)
+        (link,) = self.netlink(direction.receiver).get_links(index)
         statistics = link.get_attr("IFLA_STATS64")
         return int(statistics["rx_packets"]), int(statistics["rx_bytes"])
 
@@ -263,8 +276,8 @@ class Lab:
         Returns:
             All packets, and those of ESP among them.
         """
-        netlink = self.netlink(direction.sender)
-        return links.esp_packets(netlink, _index(netlink, direction.interface))
+        index = self._index(direction.sender, direction.interface)
+        return links.esp_packets(self.netlink(direction.sender), index)
 
     def direction(self, sender: str, receiver: str) -> Direction:
         """The direction of a link between two neighbours; KeyError if they have none."""
@@ -274,17 +287,17 @@ class Lab:
         raise KeyError((sender, receiver))
 
     def namespace(self, node: str) -> str:
-        """The path that stands for a node's network namespace."""
-        return f"/proc/{self._network.getNodeByName(node).pid}/ns/net"
+        """The path that stands for a node's network namespace; empty if it has none of its own."""
+        return self._namespaces.path(node)
+
+    def _index(self, node: str, interface: str) -> int:
+        return self._interfaces[node, interface].index
 
     def _directions(self) -> Iterator[Direction]:
-        for link in self.plan.links:
-            if _is_way(link):
-                continue
-            first, second = (self._network.getNodeByName(name) for name in link.ends)
-            ((interface, other),) = first.connectionsTo(second)
-            yield Direction(first.name, second.name, link, interface.name, other.name)
-            yield Direction(second.name, first.name, link, other.name, interface.name)
+        joined = [link for link in self.plan.links if not _is_way(link)]
+        for link, (one, other) in zip(joined, self._pairs, strict=False):
+            yield Direction(one.node, other.node, link, one.name, other.name)
+            yield Direction(other.node, one.node, link, other.name, one.name)
 
     def _ways(self) -> Iterator[Direction]:
         found = [
@@ -298,8 +311,11 @@ class Lab:
     def _set_up(self) -> None:
         if NEIGHBOURS.exists():
             NEIGHBOURS.write_text(MOST_NEIGHBOURS)
+            _write_sysctls(LIMITS)
+        self._namespaces.join(self._pairs)
         for node in self.plan.nodes:
             self._set_up_node(node.name)
+        self._set_up_bridge()
         for direction in self.directions:
             self._set_up_direction(direction)
         if self.ways:
@@ -309,13 +325,10 @@ class Lab:
             self._lead(entry.route[::-1])
         forwarding = {node for entry in self.plan.competing for node in entry.route[1:-1]}
         forwarding |= {router.name for router in self.plan.of_kind("router")}
-        for node in self.plan.nodes:
-            # What is handed on must not be put together: it would cross the next link as one.
-            if node.name in forwarding:
-                settings = {"net/ipv4/ip_forward": "1"}
-                self.inside(node.name, partial(_write_sysctls, settings))
-            else:
-                self._batch_arrivals(node.name)
+        for name in sorted(forwarding):
+            self.inside(name, partial(_write_sysctls, {"net/ipv4/ip_forward": "1"}))
+        # What is handed on must not be put together: it would cross the next link as one.
+        self._batch_arrivals({node.name for node in self.plan.nodes} - forwarding)
         for authority in self.plan.of_kind("authority"):
             self._show_relays_to(authority.name)
         if self.plan.tor.ipsec:
@@ -325,40 +338,49 @@ class Lab:
 
     def _set_up_node(self, name: str) -> None:
         node = self.plan.node(name)
-        netlink = self.netlink(name)
-        loopback = _index(netlink, "lo")
-        netlink.link("set", index=loopback, state="up")
+        requests = [set_link(LOOPBACK, is_up=True)]
         if node.address:
-            netlink.addr("add", index=loopback, address=node.address, prefixlen=32)
+            requests.append(new_address(LOOPBACK, node.address, 32))
         if node.management_address:
-            interface: Intf = self._network.getNodeByName(name).intfList()[-1]
-            index = _index(netlink, interface.name)
-            netlink.addr(
-                "add",
-                index=index,
-                address=node.management_address,
-                prefixlen=MANAGEMENT_PREFIX_LENGTH,
-            )
-            netlink.link("set", index=index, state="up")
+            index = self._management[name].index
+            address = new_address(index, node.management_address, MANAGEMENT_PREFIX_LENGTH)
+            requests += [address, set_link(index, is_up=True)]
+        self._namespaces.ask(name, requests)
         settings = SYSCTLS | {"net/ipv4/tcp_congestion_control": self.plan.congestion_control[name]}
         if IPV6.exists():
             settings |= IPV6_OFF
         self.inside(name, lambda: _write_sysctls(settings))
 
-    def _batch_arrivals(self, node: str) -> None:
-        """Let a node's emulated interfaces hand arriving segments of a stream up together.
+    @cached_property
+    def _management(self) -> Mapping[str, Interface]:
+        """Each node's interface on the management network."""
+        return {one.node: one for one, other in self._pairs if other.node == MANAGEMENT_SWITCH}
+
+    def _set_up_bridge(self) -> None:
+        """Join the nodes on the management network."""
+        ports = [other for _, other in self._pairs if other.node == MANAGEMENT_SWITCH]
+        if IPV6.exists():
+            self.inside(MANAGEMENT_SWITCH, lambda: _write_sysctls(IPV6_OFF))
+        bridge = 1 + max((port.index for port in ports), default=LOOPBACK)
+        requests = [set_link(port.index, is_up=True, master=bridge) for port in ports]
+        requests = [new_bridge(bridge, BRIDGE), *requests, set_link(bridge, is_up=True)]
+        self._namespaces.ask(MANAGEMENT_SWITCH, requests)
+
+    def _batch_arrivals(self, nodes: set[str]) -> None:
+        """Let nodes' emulated interfaces hand arriving segments of a stream up together.
 
         On links whose bundles cross as one they arrive so.
         """
-        commands = [
-            f"ethtool -K {direction.receiving_interface} gro on tso off"
-            f" && echo {ARRIVAL_HOLD_NS} > /sys/class/net/{direction.receiving_interface}/"
-            "gro_flush_timeout"
-            for direction in self.directions
-            if direction.receiver == node and not direction.shape.bundles
-        ]
-        if commands:
-            self.run(node, ["sh", "-ec", " && ".join(commands)])
+        interfaces: dict[str, list[str]] = defaultdict(list)
+        for direction in self.directions:
+            if direction.receiver in nodes and not direction.shape.bundles:
+                interfaces[direction.receiver].append(direction.receiving_interface)
+
+        def batch(node: str) -> None:
+            for interface in interfaces[node]:
+                receive_together(interface, ARRIVAL_HOLD_NS)
+
+        self._namespaces.inside_each(list(interfaces), batch)
 
     def _lead(self, route: Sequence[str]) -> None:
         """Lead packets for a route's last node from hop to hop along it.
@@ -387,8 +409,8 @@ class Lab:
             if lines := list(ipsec.commands(self.plan, node.name)):
                 self.run(node.name, ["sh", "-c", batch, "sh", *lines])
         for direction in self.between_relays:
-            netlink = self.netlink(direction.sender)
-            links.count_esp(netlink, _index(netlink, direction.interface))
+            index = self._index(direction.sender, direction.interface)
+            self._namespaces.ask(direction.sender, [links.count_esp(index)])
 
     def _show_relays_to(self, authority: str) -> None:
         """Lead an authority to the relays' addresses, past the emulated links.
@@ -396,93 +418,103 @@ class Lab:
         It lists a relay as running only after it has reached the address that the relay
         published, and that is the one on the emulated links.
         """
-        netlink = self.netlink(authority)
-        for relay in self.plan.of_kind("relay"):
-            netlink.route("add", dst=f"{relay.address}/32", gateway=relay.management_address)
+        routes = [
+            new_route(f"{relay.address}/32", gateway=str(relay.management_address))
+            for relay in self.plan.of_kind("relay")
+        ]
+        self._namespaces.ask(authority, routes)
 
     def _set_up_direction(self, direction: Direction) -> None:
         """Shape the sender's interface and show it the way to its neighbour.
 
         The neighbour's hardware address is entered by hand: no ARP crosses an emulated link.
         """
-        netlink = self.netlink(direction.sender)
-        index = _index(netlink, direction.interface)
-        links.shape(netlink, index, direction.shape, direction.seed)
-        netlink.link("set", index=index, state="up")
+        index = self._index(direction.sender, direction.interface)
         sender, receiver = (self.plan.node(name) for name in (direction.sender, direction.receiver))
         neighbour, own = str(receiver.address), str(sender.address)
-        hardware = _hardware_address(
-            self.netlink(direction.receiver), direction.receiving_interface
-        )
-        self._show_neighbour(netlink, index, neighbour, hardware, own)
+        there = self._interfaces[direction.receiver, direction.receiving_interface]
+        requests = [
+            *links.shape(index, direction.shape, direction.seed),
+            set_link(index, is_up=True),
+            *_neighbour(index, neighbour, there.hardware_address, own),
+        ]
         if receiver.kind == "router":
-            netlink.route("add", dst=ALL_SITES, gateway=neighbour, oif=index, prefsrc=own)
-
-    def _show_neighbour(
-        self, netlink: IPRoute, index: int, neighbour: str, hardware: str, own: str
-    ) -> None:
-        netlink.neigh("add", dst=neighbour, lladdr=hardware, ifindex=index, state="permanent")
-        netlink.route("add", dst=f"{neighbour}/32", oif=index, prefsrc=own, scope="link")
+            requests.append(new_route(ALL_SITES, gateway=neighbour, oif=index, prefsrc=own))
+        self._namespaces.ask(direction.sender, requests)
 
     def _set_up_exchange(self) -> None:
         """Join the routers: each sends what isn't its site's to the exchange, shaped by the way."""
-        exchange = self.netlink(EXCHANGE)
-        exchange.addr("add", index=_index(exchange, "lo"), address=EXCHANGE_ADDRESS, prefixlen=32)
-        exchange.link("set", index=_index(exchange, "lo"), state="up")
+        at_exchange = [
+            new_address(LOOPBACK, EXCHANGE_ADDRESS, 32),
+            set_link(LOOPBACK, is_up=True),
+        ]
         self.inside(EXCHANGE, partial(_write_sysctls, SYSCTLS | {"net/ipv4/ip_forward": "1"}))
         for router in self.plan.of_kind("router"):
             own = str(router.address)
             block = block_of(own)
-            netlink, here = self.netlink(router.name), f"site{block}"
-            trunk, port = _index(netlink, TRUNK), _index(exchange, here)
+            there = self._interfaces[router.name, TRUNK]
+            here = self._interfaces[EXCHANGE, f"site{block}"]
+            trunk, port = there.index, here.index
             shapes = {
                 self._block(way.receiver): (way.shape, way.seed)
                 for way in self.ways
                 if way.sender == router.name
             }
-            links.trunk(netlink, trunk, shapes)
-            netlink.link("set", index=trunk, state="up")
-            exchange.link("set", index=port, state="up")
-            hardware = _hardware_address(exchange, here)
-            self._show_neighbour(netlink, trunk, EXCHANGE_ADDRESS, hardware, own)
-            netlink.route("add", dst=ALL_SITES, gateway=EXCHANGE_ADDRESS, oif=trunk)
-            hardware = _hardware_address(netlink, TRUNK)
-            self._show_neighbour(exchange, port, own, hardware, EXCHANGE_ADDRESS)
-            exchange.route("add", dst=prefix(block), gateway=own, oif=port)
+            at_router = [
+                *links.trunk(trunk, shapes),
+                set_link(trunk, is_up=True),
+                *_neighbour(trunk, EXCHANGE_ADDRESS, here.hardware_address, own),
+                new_route(ALL_SITES, gateway=EXCHANGE_ADDRESS, oif=trunk),
+            ]
+            self._namespaces.ask(router.name, at_router)
+            at_exchange += [
+                set_link(port, is_up=True),
+                *_neighbour(port, own, there.hardware_address, EXCHANGE_ADDRESS),
+                new_route(prefix(block), gateway=own, oif=port),
+            ]
+        self._namespaces.ask(EXCHANGE, at_exchange)
 
 
-def topology_of(plan: Plan) -> Topo:
-    """The plan's nodes and links as Mininet takes them; each node's last one is for management.
+_BETWEEN_NODES = (EXCHANGE, MANAGEMENT_SWITCH)
+"""Namespaces beside those of the plan's nodes."""
 
-    Not from the topology's file: the machine has another working directory, or none of the user's.
+
+def interface_pairs(plan: Plan) -> Iterator[tuple[Interface, Interface]]:
+    """All interfaces: those of the links in the plan's order, of the exchange, of the management.
+
+    A node's own are NODE-eth0 and so on, as Mininet names them.
     """
-    topology = Topo()
-    for node in plan.nodes:
-        topology.addHost(node.name)
+    next_index: dict[str, int] = defaultdict(lambda: LOOPBACK)
+    numbers = count()
+
+    def interface(node: str, name: str | None = None) -> Interface:
+        next_index[node] += 1
+        own = f"{node}-eth{next_index[node] - LOOPBACK - 1}"
+        return Interface(node, name or own, next_index[node], hardware_address(next(numbers)))
+
     for link in plan.links:
         if not _is_way(link):
-            topology.addLink(*link.ends, **_interface_at_router(plan, link))
-    if any(_is_way(link) for link in plan.links):
-        topology.addHost(EXCHANGE)
-        for router in plan.of_kind("router"):
-            port = f"site{block_of(str(router.address))}"
-            topology.addLink(router.name, EXCHANGE, intfName1=TRUNK, intfName2=port)
-    switch = topology.addSwitch(MANAGEMENT_SWITCH)
+            host, other = link.ends
+            # A router has hundreds of them: their names would be too long.
+            to_host = f"to-{host}" if plan.node(other).kind == ROUTER else None
+            yield interface(host), interface(other, to_host)
+    for router in plan.of_kind("router"):
+        port = f"site{block_of(str(router.address))}"
+        yield interface(router.name, TRUNK), interface(EXCHANGE, port)
     for node in plan.nodes:
         if node.management_address:
-            topology.addLink(node.name, switch)
-    return topology
+            yield interface(node.name), interface(MANAGEMENT_SWITCH)
+
+
+def _neighbour(index: int, neighbour: str, hardware: str, own: str) -> Iterator[nlmsg]:
+    """The requests that show an interface's only neighbour, for which nothing is asked about."""
+    yield new_neighbour(index, neighbour, hardware)
+    yield new_route(f"{neighbour}/32", oif=index, prefsrc=own, scope="link")
 
 
 def _is_way(link: Link) -> bool:
     """Whether a link is a way between two sites, and so has no interfaces of its own."""
     return link.roles == (ROUTER, ROUTER)
-
-
-def _interface_at_router(plan: Plan, link: Link) -> dict[str, str]:
-    """A router has hundreds of them: the names that Mininet would give would be too long."""
-    host, other = link.ends
-    return {"intfName2": f"to-{host}"} if plan.node(other).kind == ROUTER else {}
 
 
 @contextmanager
@@ -492,17 +524,9 @@ def running_lab(plan: Plan) -> Iterator[Lab]:
     Raises:
         pyroute2.NetlinkError: the kernel refuses a link's setting (it has no netem, say).
     """
-    network: Any = Mininet(
-        topo=topology_of(plan),
-        host=_Node,
-        switch=LinuxBridge,
-        controller=None,
-        waitConnected=False,
-    )
+    _permit_open_files()
     with ExitStack() as stack:
-        stack.callback(network.stop)
-        network.start()
-        lab = Lab(plan, network, stack)
+        lab = Lab(plan, stack)
         lab._set_up()
         yield lab
 
@@ -526,14 +550,12 @@ def _give_terminal_to(group: int) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _index(netlink: IPRoute, interface: str) -> int:
-    (index,) = netlink.link_lookup(ifname=interface)
-    return int(index)
-
-
-def _hardware_address(netlink: IPRoute, interface: str) -> str:
-    (link,) = netlink.get_links(_index(netlink, interface))
-    return str(link.get_attr("IFLA_ADDRESS"))
+def _permit_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        hard = max(hard, MOST_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, MOST_OPEN_FILES), hard))
 
 
 def _write_sysctls(settings: dict[str, str]) -> None:

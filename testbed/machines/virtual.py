@@ -56,8 +56,10 @@ START_NS = 1_800_000_000 * 10**9
 STALL_WALL_S = 60.0
 STALL_CPU_S = 45.0
 HANG_WALL_S = 300.0
+LEAST_WANTED_S = 1.0
 """A clock that stands still is a stall if the kernel was busy for most of a minute meanwhile (on
-a crowded host it may have got no processor), and a hang after five minutes without any work."""
+a crowded host it may have got no processor), and a hang after five minutes in which it wanted none
+for as much as a second: a large network may need many seconds for one moment of the clock."""
 HANG_VIRTUAL_S = 86_400.0
 """A clock that goes on for a day while its command tells nothing new is a hang, too."""
 
@@ -264,6 +266,7 @@ class _Watch:
         self._on_step = on_step
         self._advanced_at_s = time.monotonic()
         self._cpu_at_advance_s = 0.0
+        self._wanted_at_s, self._wanted_s = self._advanced_at_s, 0.0
         self._by_hand = by_hand
         self._news_at_s = self.last.time_s
 
@@ -285,7 +288,8 @@ class _Watch:
                 self._news_at_s = step.time_s
             self.last = step
             self._advanced_at_s = time.monotonic()
-            self._cpu_at_advance_s = self._cpu_s()
+            self._cpu_at_advance_s, self._wanted_s = self._sum(cpu_s), self._sum(wanted_s)
+            self._wanted_at_s = self._advanced_at_s
             self._on_step(step)
 
     def _check_clock(self) -> None:
@@ -300,29 +304,47 @@ class _Watch:
         if still_s < STALL_WALL_S:
             return
         at_s = self.last.time_s - self.start_s
-        busy_s = self._cpu_s() - self._cpu_at_advance_s
+        if (wanted := self._sum(wanted_s)) > self._wanted_s + LEAST_WANTED_S:
+            self._wanted_at_s, self._wanted_s = time.monotonic(), wanted
+        busy_s = self._sum(cpu_s) - self._cpu_at_advance_s
         if busy_s > STALL_CPU_S:
             raise failure(
                 f"the guest's clock has stood still at {at_s:.1f} s for {still_s:.0f} s while its"
                 " kernel was busy: a program in it computes or polls and doesn't sleep",
                 self._console,
             )
-        if still_s > HANG_WALL_S:
+        if time.monotonic() - self._wanted_at_s > HANG_WALL_S:
             raise failure(
                 f"the guest hangs: its clock has stood still at {at_s:.1f} s for {still_s:.0f} s"
                 " and it did nothing",
                 self._console,
             )
 
-    def _cpu_s(self) -> float:
+    def _sum(self, of: Callable[[psutil.Process], float]) -> float:
+        """Over the machine's process and its guests'."""
         total_s = 0.0
         with suppress(psutil.NoSuchProcess):
             machine = psutil.Process(self._machine.pid)
             for process in [machine, *machine.children(recursive=True)]:
-                with suppress(psutil.NoSuchProcess):
-                    times = process.cpu_times()
-                    total_s += times.user + times.system
+                with suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+                    total_s += of(process)
         return total_s
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Processor seconds that a process took."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def wanted_s(process: psutil.Process) -> float:
+    """Seconds in which a process had a processor, or waited for one that others had.
+
+    By the kernel's account (Documentation/scheduler/sched-stats.rst). Who hangs wants none.
+    """
+    schedstat = Path(f"/proc/{process.pid}/schedstat").read_text(encoding="ascii")
+    had_ns, waited_ns, _ = schedstat.split()
+    return (int(had_ns) + int(waited_ns)) / 1e9
 
 
 def _check_fatal(console: Path) -> None:

@@ -35,7 +35,7 @@ class Circuit:
     Attributes:
         number: Tor's, at this client.
         path: the names of its relays, the guard first.
-        streams: how many it has been given so far.
+        streams: how many of the traffic's it has been given so far; probes aren't counted.
     """
 
     number: str
@@ -113,7 +113,7 @@ class Policy:
         raise NotImplementedError
 
     def circuit_closed(self, number: str) -> None:
-        """A circuit of the policy is open no more, by whoever's doing."""
+        """A circuit of the policy is open no more, by whoever's doing but the run's own end."""
 
 
 class FixedPath(Policy):

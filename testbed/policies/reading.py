@@ -34,7 +34,7 @@ def read_policy(name: str, scenario: Path, *, entry_guards: bool) -> PlannedPoli
         policy_class(source, path.name)
     except InputError as error:
         raise InputError(f"{key}: {error}") from error
-    return PlannedPolicy(name=path.stem, entry_guards=entry_guards, source=source)
+    return PlannedPolicy(name=path.stem, entry_guards=entry_guards, text=source)
 
 
 def policy_class(source: str, name: str) -> type[Policy]:

@@ -13,11 +13,14 @@ from stem.response.events import CircuitBandwidthEvent, LogEvent
 
 from testbed.lab.network import Lab
 from testbed.plan_model import Plan
-from testbed.probes.premise import TELLING_S, Check, none_of, probe_all_circuits
+from testbed.probes.premise import Check, none_of, probe_all_circuits
 from testbed.tor.choices import CONGESTION_CONTROL_OPTION, has_fixed_window
 from testbed.tor.circuits import LEGS, Circuits, Leg, PolicysCircuits, linked_legs
 from testbed.tor.configuration import has_weights
 from testbed.tor.network import TorNetwork
+
+LOGGING_S = 0.2
+"""Tor tells what it has logged as soon as it comes to it. Hundreds of Tors log much meanwhile."""
 
 NOT_KNOWN = "not known to this Tor"
 """Observed by a check of something that came with a later Tor."""
@@ -122,7 +125,7 @@ async def _check_scheduler(network: TorNetwork) -> Check:
         tor.controller.add_event_listener(listeners[name], EventType.INFO)
         # Any setting, also one that changes nothing, makes Tor look which scheduler to take.
         tor.controller.set_conf("TestingEnableCellStatsEvent", "0")
-    await asyncio.sleep(TELLING_S)
+    await asyncio.sleep(LOGGING_S)
     for name, tor in network.tors.items():
         tor.controller.remove_event_listener(listeners[name])
     others = [f"{name}: {seen[name]}" for name in wanted if seen[name] != wanted[name]]

@@ -191,11 +191,11 @@ def record_links(lab: Lab, when: str, record: Record) -> None:
     time is that of its reading's begin. A way from site to site has no interface of its own at its
     end: there the receiver's side is null.
     """
-    for direction in lab.directions:
-        time_s = time.time()
-        sent = lab.counters(direction)
-        _add_link(record, time_s, when, direction, sent, lab.arrivals(direction))
     time_s = time.time()
+    for directions, counted in lab.sent():
+        for direction, sent in zip(directions, counted, strict=True):
+            _add_link(record, time_s, when, direction, sent, lab.arrivals(direction))
+        time_s = time.time()
     for way, sent in lab.way_counters():
         _add_link(record, time_s, when, way, sent, (None, None))
 

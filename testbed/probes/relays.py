@@ -19,6 +19,9 @@ from testbed.tor.configuration import OR_PORT
 from testbed.tor.network import TorNetwork
 
 SAMPLE_INTERVAL_S = 2.0
+MOST_SAMPLES_PER_S = 4.0
+"""Of all relays together: of many relays, each is sampled less often. Each of its connections, with
+every client of a network, is a row of the kernel's answer."""
 
 _MEMORY_BIT = 1 << 6
 _MEMORY_FIELDS = struct.Struct("=9i")
@@ -102,11 +105,15 @@ def _probes(lab: Lab, network: TorNetwork) -> list[RelayProbe]:
 async def sample_relays_steadily(
     lab: Lab, network: TorNetwork, start_s: float, end_s: float, rows: Rows
 ) -> None:
-    """Sample every relay at each `SAMPLE_INTERVAL_S` from `start_s` to `end_s` (Unix times)."""
+    """Sample every relay at each interval from `start_s` to `end_s` (Unix times).
+
+    The interval is `SAMPLE_INTERVAL_S`, or more where there are many relays.
+    """
     probes = await asyncio.to_thread(_probes, lab, network)
+    interval_s = max(SAMPLE_INTERVAL_S, len(probes) / MOST_SAMPLES_PER_S)
     at_s = start_s
     while at_s < end_s:
         await asyncio.sleep(max(0.0, at_s - time.time()))
         for probe in probes:
             rows.add(asdict(await asyncio.to_thread(probe.sample)))
-        at_s += SAMPLE_INTERVAL_S
+        at_s += interval_s

@@ -15,10 +15,8 @@ from testbed.setup.sources import sha256_of
 
 GUEST_PACKAGES = (
     "bash",
-    "bridge-utils",
     "coreutils",
     "dash",
-    "ethtool",
     "iperf3",
     "iproute2",
     "libc6",

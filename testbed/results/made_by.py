@@ -19,7 +19,17 @@ SHOWN_DIGITS = 16
 
 FOLDERS = ("testbed", "tor-configs/torrc")
 AROUND_RUNS = (
-    *("batch", "setup", "bare_host.py", "bench.py", "cli.py", "repeats.py", "shell.py"),
+    *(
+        "batch",
+        "setup",
+        "bare_host.py",
+        "bench.py",
+        "bench_network.py",
+        "cli.py",
+        "idle.py",
+        "repeats.py",
+        "shell.py",
+    ),
     *("up_to_date.py", "verify.py"),
     *("network/bandwidth_weights.py", "network/consensus.py", "network/distilled.py"),
     *("network/distilled_places.py", "network/drawn.py", "network/exit_policies.py"),

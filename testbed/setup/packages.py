@@ -14,9 +14,7 @@ from testbed.setup.processor import check_processor
 
 # Each with the reason that it is here.
 PACKAGES = {
-    "mininet": "the lab",
-    "bridge-utils": "Mininet's LinuxBridge",
-    "ethtool": "Mininet's links",
+    "mininet": "topologies",
     "iperf3": "competing streams",
     "iproute2": "network namespaces",
     "iputils-ping": "the shell's ping",

@@ -3,6 +3,7 @@
 Libraries choose their code by the processor, and with it the number of their system calls: OpenSSL
 asks for the process's number as often as it draws keys, and the loader looks for libraries in a
 folder of each generation of processors. Both take their answer from a variable if there is one.
+So does the C library's heap, whose calls depend on the program's length.
 """
 
 from collections.abc import Mapping
@@ -22,9 +23,15 @@ NOT_USED = (
 )
 """What x86-64-v3 and v4 have more (System V ABI, AMD64 supplement, 3.1.1), as glibc calls it."""
 
+RARE_HEAP_CALLS = ("glibc.malloc.top_pad=4194304", "glibc.malloc.trim_threshold=134217728")
+"""A heap grows by 4 MB and hardly ever shrinks. Each call for that takes time on the guest's clock,
+and how many there are depends on where a program's heap begins: with a patch, elsewhere."""
+
+_HWCAPS = "glibc.cpu.hwcaps=" + ",".join(f"-{name}" for name in NOT_USED)
+
 VARIABLES: Mapping[str, str] = MappingProxyType(
     {
-        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=" + ",".join(f"-{name}" for name in NOT_USED),
+        "GLIBC_TUNABLES": ":".join((_HWCAPS, *RARE_HEAP_CALLS)),
         # CPUID's words as OpenSSL has them: leaf 1 with `NEEDED`, and nothing of leaf 7.
         "OPENSSL_ia32cap": "0x02982203078bfbff:0x0:0x0:0x0:0x0",
     }

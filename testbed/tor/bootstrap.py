@@ -6,13 +6,14 @@ It runs inside a machine. When it is bootstrapped, and for which runs, is `boots
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from testbed.lab.network import Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan_model import Plan
 from testbed.probes.record import Record
-from testbed.tor.network import TorNetwork, bootstrapped_tors, resumed_tors
+from testbed.tor.network import TORS, TorNetwork, bootstrapped_tors, resumed_tors
 
 NETWORK = "network.tar"
 """The archive: each Tor's DataDirectory, as NAME/data."""
@@ -20,25 +21,33 @@ NETWORK = "network.tar"
 
 @contextmanager
 def running_tors(
-    lab: Lab, binary: Path, state: Path, logs: Path, kept: Path | None
+    lab: Lab, binary: Path, state: Path, logs: Path, kept: Path | None, record: Record
 ) -> Iterator[TorNetwork]:
     """The plan's Tor network, ready for circuits, and its end afterwards.
 
     Args:
         kept: the archive of a network that was bootstrapped on this machine's clock; None to
             bootstrap it now.
+        record: gets the step.
 
     For the others and the errors see `tor.network.bootstrapped_tors`.
     """
+    tell = partial(_tell, lab.plan, record)
+    record.step("starting Tor")
     if kept is None:
-        with bootstrapped_tors(lab, binary, state, logs) as network:
+        with bootstrapped_tors(lab, binary, state, logs, tell) as network:
             yield network
         return
     state.mkdir()
     # By root, with the rights that Tor asks for.
     subprocess.run(["tar", "--extract", "--file", kept, "--directory", state], check=True)
-    with resumed_tors(lab, binary, state, logs) as network:
+    with resumed_tors(lab, binary, state, logs, tell) as network:
         yield network
+
+
+def _tell(plan: Plan, record: Record, started: int) -> None:
+    """Tell how far the start is: with hundreds of Tors much is done in one moment of the clock."""
+    record.step(f"starting Tor, {started} of {len(plan.of_kind(*TORS))}")
 
 
 def keep_network(plan: Plan, tor: Path, directory: Path, state: Path) -> None:
@@ -49,8 +58,9 @@ def keep_network(plan: Plan, tor: Path, directory: Path, state: Path) -> None:
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with Record(directory / "raw") as record, running_lab(plan) as lab:
+        tell = partial(_tell, plan, record)
         record.step("starting Tor")
-        with bootstrapped_tors(lab, tor, state, logs) as network:
+        with bootstrapped_tors(lab, tor, state, logs, tell) as network:
             names = sorted(network.tors)
     pack = ["tar", "--create", "--sort=name", f"--file={directory / NETWORK}"]
     folders = [f"{name}/data" for name in names]

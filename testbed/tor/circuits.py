@@ -104,7 +104,6 @@ class _Known:
     at_s: float
     status: str = CircStatus.LAUNCHED
     hops: tuple[str, ...] = ()
-    streams: int = 0
 
 
 class ClientCircuits:
@@ -228,6 +227,8 @@ class PolicysCircuits(ClientCircuits):
         self._fingerprints = network.fingerprints
         self._own: dict[str, None] = {}
         """The circuits that the policy has asked for and that aren't closed, in that order."""
+        self._closing: set[str] = set()
+        """Those that the run itself closes: the policy isn't told, or it would replace them."""
         self._chosen: dict[str, str] = {}
         """The circuit of each stream that was given one and isn't open, by the stream's number."""
         self.given: Counter[str] = Counter()
@@ -242,6 +243,7 @@ class PolicysCircuits(ClientCircuits):
 
     def close_all(self) -> None:
         """Close them all."""
+        self._closing.update(self._own)
         for number in list(self._own):
             self._close(number)
 
@@ -271,7 +273,7 @@ class PolicysCircuits(ClientCircuits):
         """Those that are open; see `policies.interface.Client`."""
         with self._lock:
             return [
-                Circuit(number, self._path(known), known.streams)
+                Circuit(number, self._path(known), self.given[number])
                 for number in self._own
                 if (known := self._known[number]).status == CircStatus.BUILT
             ]
@@ -318,7 +320,7 @@ class PolicysCircuits(ClientCircuits):
 
     def _on_circuit(self, event: CircuitEvent) -> None:
         super()._on_circuit(event)
-        if event.status in _ENDED and event.id in self._own:
+        if event.status in _ENDED and event.id in self._own and event.id not in self._closing:
             self._asked_of_user(partial(self._policy.circuit_closed, event.id))
 
     def _attach(self, event: StreamEvent) -> None:
@@ -336,7 +338,6 @@ class PolicysCircuits(ClientCircuits):
             if known is None or known.status != CircStatus.BUILT:
                 self._fail(f"choose() gave the circuit {circuit.number}, which isn't open")
                 return
-            known.streams += 1
             self._chosen[event.id] = circuit.number
             self.given[circuit.number] += not stream.is_probe
         try:
@@ -430,8 +431,8 @@ def linked_legs(tor: RunningTor) -> list[Leg]:
 
 
 def _policy_of(plan: Plan) -> Callable[[Client], Policy]:
-    if plan.policy.source is not None:
-        return policy_class(plan.policy.source, f"{plan.policy.name}.py")
+    if plan.policy.text is not None:
+        return policy_class(plan.policy.text, f"{plan.policy.name}.py")
     if (circuits := plan.tor.parallel_circuits) > 1:
         return partial(ParallelCircuits, circuits=circuits, rule=plan.tor.stream_rule)
     return FixedPath

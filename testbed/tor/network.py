@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any
 
 from stem import DescriptorUnavailable, SocketError
 from stem.control import Controller
+from stem.socket import ControlSocketFile
 
 from testbed.errors import TestbedError
 from testbed.lab.network import Lab
@@ -62,6 +64,13 @@ if they weigh the same; else that is for the authorities to say."""
 
 TORS: tuple[Kind, ...] = ("authority", "relay", "client")
 """The kinds of nodes that run Tor, in the order in which they start."""
+
+
+Tell = Callable[[int], None]
+
+
+def _tell_nobody(_number: int) -> None:
+    pass
 
 
 Question = Callable[[], object]
@@ -120,7 +129,9 @@ class TorNetwork:
 
 
 @contextmanager
-def bootstrapped_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[TorNetwork]:
+def bootstrapped_tors(
+    lab: Lab, binary: Path, state: Path, logs: Path, tell: Tell = _tell_nobody
+) -> Iterator[TorNetwork]:
     """Bootstrap the plan's Tor network and end it afterwards.
 
     The stages: the authority gets its keys and starts; the relays start and publish; when the
@@ -132,6 +143,7 @@ def bootstrapped_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterat
         binary: the `tor` to run; `tor-gencert` lies beside it.
         state: a directory for keys, data and sockets, on a file system with UNIX sockets.
         logs: where each Tor's log goes, as tor-NAME.log.
+        tell: called with the number of Tors that have started, whenever it is another.
 
     Raises:
         TestbedError: a stage was not done in its time, and the message names who was missing; or
@@ -143,7 +155,7 @@ def bootstrapped_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterat
         each.data.mkdir(parents=True, mode=0o700)
     for authority in plan.of_kind("authority"):
         _make_authority_keys(authority, files[authority.name], binary)
-    with _started_as_asked(lab, binary, files) as (network, start):
+    with _started_as_asked(lab, binary, files, tell) as (network, start):
         for node in (node for kind in TORS[:2] for node in plan.of_kind(kind)):
             start(node)
         network.learn_fingerprints()
@@ -159,13 +171,15 @@ def bootstrapped_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterat
 
 
 @contextmanager
-def resumed_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[TorNetwork]:
+def resumed_tors(
+    lab: Lab, binary: Path, state: Path, logs: Path, tell: Tell = _tell_nobody
+) -> Iterator[TorNetwork]:
     """Start the Tors of a network that was bootstrapped before; `state` has what they kept.
 
     The consensus must be of the lab's clock. For the rest see `bootstrapped_tors`.
     """
     plan = lab.plan
-    with _started_as_asked(lab, binary, _files(plan, state, logs)) as (network, start):
+    with _started_as_asked(lab, binary, _files(plan, state, logs), tell) as (network, start):
         for node in (node for kind in TORS for node in plan.of_kind(kind)):
             start(node)
         network.learn_fingerprints()
@@ -176,7 +190,7 @@ def resumed_tors(lab: Lab, binary: Path, state: Path, logs: Path) -> Iterator[To
 
 @contextmanager
 def _started_as_asked(
-    lab: Lab, binary: Path, files: Mapping[str, TorFiles]
+    lab: Lab, binary: Path, files: Mapping[str, TorFiles], tell: Tell
 ) -> Iterator[tuple[TorNetwork, Callable[[Node], None]]]:
     """A network that has the Tors that were started, and what starts one; ends them in reverse."""
     for each in files.values():
@@ -193,6 +207,7 @@ def _started_as_asked(
             tor = _started(lab, node, files[node.name], identities, binary, network.options)
             stack.callback(_end, tor)
             network.tors[node.name] = tor
+            tell(len(network.tors))
 
         with _ends_named(network):
             yield network, start
@@ -341,13 +356,41 @@ class _Answers(queue.Queue[Any]):
             ) from None
 
 
+_EVENTS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="events")
+"""The one thread in which the events of all Tors are handled, in the order of their arrival."""
+
+
+class _Controller(Controller):  # type: ignore[misc]  # stem has no types
+    """A control connection with one thread, which reads; stem's own has another one for events.
+
+    That one looks for events twenty times a second, which with hundreds of Tors costs more than all
+    else that an idle network does. It is private to stem 1.8, as the queue that `_Events` replaces.
+    """
+
+    def _event_loop(self) -> None:
+        """All that stem's thread for events does: it ends."""
+
+
+class _Events:
+    """Takes the place of the queue in which stem's reader leaves a Tor's events."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def put(self, event: object) -> None:
+        """Have an event handled; its listeners may ask the Tor something meanwhile."""
+        _EVENTS.submit(self._controller._handle_event, event)
+
+
 def _connected(name: str, control_socket: Path) -> Controller:
     try:
-        controller: Controller = Controller.from_socket_file(str(control_socket))
+        controller = _Controller(ControlSocketFile(str(control_socket)))
     except SocketError as error:
         raise TestbedError(f"no control connection through {control_socket}: {error}") from error
     assert type(controller._reply_queue) is queue.Queue, "stem is another one than is pinned"
+    assert type(controller._event_queue) is queue.Queue, "stem is another one than is pinned"
     controller._reply_queue = _Answers(name)
+    controller._event_queue = _Events(controller)
     controller.authenticate()
     return controller
 
@@ -428,15 +471,26 @@ def _wait_for_knowledge(plan: Plan, network: TorNetwork) -> None:
     """
     pending: list[tuple[Question, str]] = [
         (
-            partial(network[node.name].controller.get_info, f"md/id/{fingerprint}", ""),
-            f"{node.name}'s descriptor of {relay}",
+            partial(_knows, network[node.name].controller, _others(network, node)),
+            f"{node.name}'s descriptors of the relays",
         )
         for node in plan.of_kind("relay", "client")
-        for relay, fingerprint in network.fingerprints.items()
-        if relay != node.name
     ]
     missing = partial(_still_missing, pending)
     wait_until(missing, KNOWLEDGE_TIMEOUT_S, "waiting for descriptors")
+
+
+def _others(network: TorNetwork, node: Node) -> list[str]:
+    """The fingerprints of the relays that a node isn't itself."""
+    return [one for relay, one in network.fingerprints.items() if relay != node.name]
+
+
+def _knows(controller: Controller, fingerprints: Sequence[str]) -> bool:
+    """Whether a Tor has the descriptors of all these relays.
+
+    One question, and not one for each: for most of the time it has all or none of them.
+    """
+    return bool(controller.get_info([f"md/id/{one}" for one in fingerprints], {}))
 
 
 def _end(tor: RunningTor) -> None:

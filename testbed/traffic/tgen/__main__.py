@@ -1,34 +1,66 @@
 """The program: `python -m testbed.traffic.tgen CONFIG.graphml`, log lines on standard output.
 
-Exit status: 0 at an end action or SIGTERM, 1 if it can't run, 2 for a bad configuration.
+With `--nodes FILE.json` it is the generators of many nodes in one process, as they would be one
+each: see `Node`. Exit status: 0 at an end action or SIGTERM, 1 if it can't run, 2 for a bad
+configuration.
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import platform
 import pyexpat
 import socket
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from testbed.errors import InputError, TestbedError
-from testbed.traffic.tgen.action_graph import read_action_graph
+from testbed.traffic.tgen.action_graph import ActionGraph, read_action_graph
 from testbed.traffic.tgen.driver import Driver
 from testbed.traffic.tgen.log import Log
 from testbed.traffic.tgen.loop import Loop
+from testbed.traffic.tgen.transport import MakeSocket, new_socket
 
 # The version of upstream whose configuration, log lines and protocol this program speaks; tgentools
 # reads the logs of its own version only.
 _TGEN_VERSION = "1.1.2"
 
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One of many generators in a process.
+
+    Attributes:
+        name: by which it calls itself in its log and towards its peers.
+        configuration: the path of its configuration.
+        log: the path of its log.
+        network: a path that stands for its network namespace (setns(2)); empty for this process's.
+    """
+
+    name: str
+    configuration: str
+    log: str
+    network: str
+
 
 def main(arguments: list[str]) -> int:
-    """Run one generator until it ends; the exit status."""
+    """Run generators until they end; the exit status."""
     try:
-        if len(arguments) != 1:
-            raise InputError("usage: tgen CONFIG.graphml")
-        _run(Path(arguments[0]).expanduser())
+        match arguments:
+            case ["--nodes", file]:
+                _run_all([Node(**node) for node in json.loads(Path(file).read_text())])
+            case [file]:
+                _run(Path(file).expanduser())
+            case _:
+                raise InputError("usage: tgen CONFIG.graphml, or tgen --nodes FILE.json")
     except TestbedError as error:
         print(f"tgen: {error}", file=sys.stderr)
         return error.exit_status
@@ -36,10 +68,50 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(path: Path) -> None:
+    hostname = os.environ.get("TGENHOSTNAME", socket.gethostname())
     graph = read_action_graph(path)
     log = Log(graph.options.log_level)
+    _play(log, lambda loop: [_driver(graph, path, loop, log, hostname)])
+
+
+def _run_all(nodes: Sequence[Node]) -> None:
+    """Of the drivers that have come to their end the others take no notice."""
+
+    def drivers(loop: Loop) -> Sequence[Driver]:
+        return [_driver_of(node, loop) for node in nodes]
+
+    _play(Log(), drivers)
+
+
+def _play(log: Log, make_drivers: Callable[[Loop], Sequence[Driver]]) -> None:
+    loop = Loop()
+    try:
+        for driver in make_drivers(loop):
+            driver.start()
+        loop.run()
+    finally:
+        loop.close()
+    log.write("message", "main run", "finished main loop, returning 0 from main")
+
+
+def _driver_of(node: Node, loop: Loop) -> Driver:
+    path = Path(node.configuration)
+    graph = read_action_graph(path)
+    descriptor = os.open(node.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    log = Log(graph.options.log_level, descriptor)
+    return _driver(graph, path, loop, log, node.name, _sockets_of(node.network), lambda: None)
+
+
+def _driver(
+    graph: ActionGraph,
+    path: Path,
+    loop: Loop,
+    log: Log,
+    hostname: str,
+    make_socket: MakeSocket = new_socket,
+    on_end: Callable[[], None] | None = None,
+) -> Driver:
     expat_version = ".".join(map(str, pyexpat.version_info))
-    hostname = os.environ.get("TGENHOSTNAME", socket.gethostname())
     log.write(
         "message",
         "main run",
@@ -52,13 +124,21 @@ def _run(path: Path) -> None:
         f"successfully loaded graphml file '{path}' and validated actions: graph is weakly "
         f"connected with {graph.vertices} vertices and {graph.edges} edges",
     )
-    loop = Loop()
-    try:
-        Driver(graph, loop, log).start()
-        loop.run()
-    finally:
-        loop.close()
-    log.write("message", "main run", "finished main loop, returning 0 from main")
+    return Driver(graph, loop, log, hostname, make_socket, on_end)
+
+
+def _sockets_of(network: str) -> MakeSocket:
+    """What makes sockets in a network: this process goes there each time, and stays."""
+    if not network:
+        return new_socket
+    return partial(_socket_in, os.open(network, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _socket_in(network: int) -> socket.socket:
+    if _libc.setns(network, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return new_socket()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from testbed.traffic.tgen.markov import (
 )
 from testbed.traffic.tgen.options import Peer, StreamOptions
 from testbed.traffic.tgen.stream import Stream, Surroundings
-from testbed.traffic.tgen.transport import Proxy, Transport
+from testbed.traffic.tgen.transport import MakeSocket, Proxy, Transport, new_socket
 
 # Upstream goes on at once after a stream that failed; against a server that refuses that is a
 # busy loop, in which virtual time stands still.
@@ -44,12 +44,29 @@ class Driver:
     of an action's own if it sets one; without, they differ from run to run.
     """
 
-    def __init__(self, graph: ActionGraph, loop: Loop, log: Log) -> None:
+    def __init__(
+        self,
+        graph: ActionGraph,
+        loop: Loop,
+        log: Log,
+        hostname: str,
+        make_socket: MakeSocket = new_socket,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        """One for a configuration.
+
+        Args:
+            hostname: what it calls itself towards its peers.
+            make_socket: where it is another network than this process's that it is in.
+            on_end: called when it has nothing more to do, instead of the loop's `stop`.
+        """
         self.loop = loop
         self.log = log
+        self.make_socket = make_socket
+        self._on_end = on_end or loop.stop
         self.choice = random.Random(graph.options.seed)
         self._graph = graph
-        self._hostname = os.environ.get("TGENHOSTNAME", socket.gethostname()).replace(" ", "_")
+        self._hostname = hostname.replace(" ", "_")
         self.surroundings = Surroundings(loop, log, self._hostname, self._count_bytes)
         self._start_us = 0
         self._listener: socket.socket | None = None
@@ -77,7 +94,7 @@ class Driver:
         if not self._client_ended:
             self.loop.after(options.delay_us, self._begin_walk)
         elif options.server_port is None:
-            self.loop.stop()
+            self._on_end()
 
     def count(self, event: str) -> None:
         """Count an event such as 'streams-created' for the heartbeat."""
@@ -87,7 +104,7 @@ class Driver:
     # --- the server ---------------------------------------------------------------------------
 
     def _listen(self, port: int) -> None:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listener = self.make_socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         address = os.environ.get("TGENIP", "0.0.0.0")
         try:
@@ -181,7 +198,7 @@ class Driver:
                 self.log.write("message", "driver end", text)
                 self._client_ended = True
         if self._client_ended:
-            self.loop.stop()
+            self._on_end()
         else:
             self.go_on(action)
 
@@ -316,7 +333,7 @@ class Generator:
         if options.socks_proxies:
             proxy = Proxy(choice.choice(options.socks_proxies), username, password)
         try:
-            transport = Transport.connect(driver.loop, peer, proxy)
+            transport = Transport.connect(driver.loop, peer, proxy, driver.make_socket)
         except OSError as error:
             text = f"failed to begin stream '{self._action.name}' to {peer.host}: {error}"
             driver.log.write("warning", "generator new", text)

@@ -10,6 +10,7 @@ import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from testbed.traffic.tgen.loop import BROKEN, READ, WRITE, Loop
@@ -19,6 +20,14 @@ _SOCKS_VERSION = 5
 _NO_AUTHENTICATION = 0
 _USER_AND_PASSWORD = 2
 _IPV4, _NAME, _IPV6 = 1, 3, 4
+
+
+MakeSocket = Callable[[], socket.socket]
+
+
+def new_socket() -> socket.socket:
+    """A TCP socket that never waits."""
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
 
 
 @dataclass
@@ -70,7 +79,9 @@ class Transport:
         self._incoming = b""
 
     @classmethod
-    def connect(cls, loop: Loop, remote: Peer, proxy: Proxy | None) -> Transport:
+    def connect(
+        cls, loop: Loop, remote: Peer, proxy: Proxy | None, make_socket: MakeSocket
+    ) -> Transport:
         """Begin to connect.
 
         Raises:
@@ -78,7 +89,7 @@ class Transport:
         """
         loop.refresh()
         start = loop.now_us
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        sock = make_socket()
         times = TransportTimes(start, loop.now_us)
         try:
             result = sock.connect_ex((proxy.peer if proxy else remote).address)

@@ -1,0 +1,193 @@
+"""Network namespaces and the pairs of interfaces that join them: what a node is to the kernel.
+
+A namespace is a descriptor of this process and no process of its own: it ends with this one,
+however that ends. What addresses and programs are in them is `lab.network`'s.
+"""
+
+import ctypes
+import os
+import struct
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fcntl import ioctl
+from pathlib import Path
+from socket import AF_INET, AF_NETLINK, SOCK_DGRAM, socket
+from typing import Any, TypeVar
+
+from pyroute2 import IPRoute
+from pyroute2.netlink import nlmsg
+from pyroute2.netlink.rtnl import RTM_NEWLINK
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+
+from testbed.lab.requests import CREATE, send
+
+Made = TypeVar("Made")
+
+LOOPBACK = 1
+"""The number of every namespace's first interface."""
+
+_CLONE_NEWNS, _CLONE_NEWNET = 0x20000, 0x40000000
+_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+_SIOCETHTOOL, _ETHTOOL_STSO, _ETHTOOL_SGRO = 0x8946, 0x1F, 0x2C
+"""Numbers of Linux's linux/sched.h, linux/mount.h, linux/sockios.h and linux/ethtool.h."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One end of a pair.
+
+    Attributes:
+        index: its number in its namespace.
+        hardware_address: of its own, such as "02:00:00:00:00:0a".
+    """
+
+    node: str
+    name: str
+    index: int
+    hardware_address: str
+
+
+class Namespaces:
+    """Namespaces by the names of their nodes."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        """Make them, each with nothing but a loopback."""
+        self._descriptors: dict[str, int] = {}
+        self._visitor = ThreadPoolExecutor(max_workers=1)
+        """The one thread that goes into them, so that no other ever does."""
+
+        def make() -> None:
+            for name in names:
+                _call(_libc.unshare, _CLONE_NEWNET)
+                here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                self._descriptors[name] = here
+
+        self._visitor.submit(make).result()
+
+    def close(self) -> None:
+        """Let them go; each ends with the last program in it."""
+        self._visitor.shutdown()
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors = {}
+
+    def path(self, name: str) -> str:
+        """A path that stands for a namespace, as long as this process lives."""
+        return f"/proc/{os.getpid()}/fd/{self._descriptors[name]}"
+
+    def inside(self, name: str, make: Callable[[], Made]) -> Made:
+        """Call `make` in a namespace; sockets and programs that it opens stay there."""
+
+        def entered() -> Made:
+            self._enter(name)
+            return make()
+
+        return self._visitor.submit(entered).result()
+
+    def inside_each(self, names: Collection[str], make: Callable[[str], None]) -> None:
+        """Call `make` with each of some names, in its namespace, of whose interfaces /sys tells."""
+
+        def entered() -> None:
+            with _own_mounts():
+                for name in names:
+                    self._enter(name)
+                    _call(_libc.mount, b"sysfs", b"/sys", b"sysfs", 0, None)
+                    try:
+                        make(name)
+                    finally:
+                        _call(_libc.umount, b"/sys")
+
+        with ThreadPoolExecutor(max_workers=1) as passing:  # its mounts end with it
+            passing.submit(entered).result()
+
+    def ask(self, name: str, requests: Sequence[nlmsg]) -> None:
+        """Send requests to a namespace's network configuration; see `lab.requests.send`."""
+
+        def asked() -> None:
+            with _netlink_socket() as netlink:
+                send(netlink, requests)
+
+        self.inside(name, asked)
+
+    def netlink(self, name: str) -> IPRoute:
+        """A netlink socket in a namespace.
+
+        pyroute2 would start a process to open one in another namespace.
+        """
+        return IPRoute(fileno=self.inside(name, _netlink_socket).detach())
+
+    def join(self, pairs: Sequence[tuple[Interface, Interface]]) -> None:
+        """Make pairs of virtual Ethernet interfaces, each end in its namespace."""
+        with _netlink_socket() as netlink:
+            send(netlink, [self._pair(*pair) for pair in pairs])
+
+    def _enter(self, name: str) -> None:
+        _call(_libc.setns, self._descriptors[name], _CLONE_NEWNET)
+
+    def _pair(self, one: Interface, other: Interface) -> ifinfmsg:
+        """A request for a pair (rtnetlink(7), veth(4))."""
+        kind = [
+            ("IFLA_INFO_KIND", "veth"),
+            ("IFLA_INFO_DATA", {"attrs": [("VETH_INFO_PEER", self._end(other))]}),
+        ]
+        end = self._end(one)
+        message = ifinfmsg()
+        message["index"] = end["index"]
+        message["attrs"] = [*end["attrs"], ("IFLA_LINKINFO", {"attrs": kind})]
+        message["header"]["type"] = RTM_NEWLINK
+        message["header"]["flags"] = CREATE
+        return message
+
+    def _end(self, end: Interface) -> dict[str, Any]:
+        return {
+            "index": end.index,
+            "attrs": [
+                ("IFLA_IFNAME", end.name),
+                ("IFLA_ADDRESS", end.hardware_address),
+                ("IFLA_NET_NS_FD", self._descriptors[end.node]),
+            ],
+        }
+
+
+def hardware_address(number: int) -> str:
+    """The hardware address of a lab's interface, by its number: one that nobody administers."""
+    return ":".join(f"{byte:02x}" for byte in (0x02, 0, *number.to_bytes(4, "big")))
+
+
+def receive_together(interface: str, hold_ns: int) -> None:
+    """Let an interface hand segments of a stream up together, and take none to be split itself.
+
+    In its namespace, as `Namespaces.inside_each` enters it.
+
+    Args:
+        hold_ns: how long a segment may be held back for the next one.
+    """
+    with socket(AF_INET, SOCK_DGRAM) as any_socket:
+        for command, value in ((_ETHTOOL_SGRO, 1), (_ETHTOOL_STSO, 0)):
+            setting = ctypes.create_string_buffer(struct.pack("II", command, value))
+            request = struct.pack("16sP", interface.encode(), ctypes.addressof(setting))
+            ioctl(any_socket, _SIOCETHTOOL, request)
+    Path("/sys/class/net", interface, "gro_flush_timeout").write_text(str(hold_ns))
+
+
+def _netlink_socket() -> socket:
+    return socket(AF_NETLINK, SOCK_DGRAM, 0)
+
+
+@contextmanager
+def _own_mounts() -> Iterator[None]:
+    """Let this thread's mounts be nobody else's; it must end afterwards."""
+    _call(_libc.unshare, _CLONE_NEWNS)
+    _call(_libc.mount, b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
+    yield
+
+
+def _call(function: Any, *arguments: object) -> None:  # noqa: ANN401
+    """Call a function of the C library; OSError if it fails."""
+    if function(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function.__name__}: {os.strerror(number)}")
