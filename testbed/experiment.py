@@ -257,7 +257,9 @@ class _Together(_OneEach):
     """The generators of a group in one process: a Python each would be most of a run's memory."""
 
     def play(self, group: str, configurations: Mapping[str, Path]) -> dict[str, _Program]:
-        """Start a group's."""
+        """Start a group's; a node's log is there before its generator has begun it."""
+        for node in configurations:
+            generator_log(self.logs, node).touch()
         nodes = [
             {
                 "name": node,

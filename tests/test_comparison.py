@@ -54,6 +54,7 @@ def test_only_the_clients_under_test_count(tmp_path: Path, traffic: str, clients
             "stream_round_trip_ms.mean": 80.0,
             "circuit_round_trip_ms.mean": 90.0,
             "circuit_build_time_ms.mean": 150.0,
+            "shared_links_percent": None,
             "relays.connections": None,
             "relays.sockets": None,
             "relays.tor_memory_mb": None,
@@ -510,8 +511,9 @@ def test_compared_for_programs(
     assert (content["scenario"], content["traffic"], content["duration_s"]) == ("Mine", "bulk", 10)
     assert content["left_out"] == []
     records = content["comparisons"]
-    # Bulk has no loads.
-    keys = [metric.key for metric in metrics.METRICS if metric is not metrics.LOAD_TIME]
+    # Bulk has no loads, and where links are shared is said by the scenario.
+    none = (metrics.LOAD_TIME, metrics.SHARED_LINKS)
+    keys = [metric.key for metric in metrics.METRICS if metric not in none]
     assert [record["metric"] for record in records] == keys
     # 5 MB in 2 s by client1 and in 4 s by client2.
     assert records[0]["before"] == records[0]["after"] == {"1": 1.875, "2": 1.875}
