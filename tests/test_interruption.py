@@ -28,6 +28,7 @@ from testbed.machines.watching import LOG_TAIL_LINES, Cost, Step
 from testbed.plan import make_plan
 from testbed.runner import plan_need
 from testbed.setup import cache, environment
+from testbed.setup.builds import PARTIAL
 from testbed.setup.ready import ensure_ready
 from testbed.toml_file import PROJECT
 
@@ -414,6 +415,8 @@ def cache_for_ordinary_user(folder: Path) -> Path:
         record.write_text(json.dumps(tarball))
     for lock in (copy / "builds").glob("*.lock"):
         lock.unlink()
+    for partial in (copy / "builds").glob(f"{PARTIAL}*"):  # another test is building
+        shutil.rmtree(partial)
     for folder_of_user in (copy, copy / "builds"):  # where a bootstrapped network comes to
         os.chown(folder_of_user, ORDINARY_USER, ORDINARY_USER)
     return copy
