@@ -133,7 +133,7 @@ def median_window(run: Run) -> float | None:
     ends = run.manifest["plan"].get("shared_link", ())
     if len(ends) != 2:
         raise TestbedError(f"{run.directory / 'manifest.json'}: plan.shared_link has no two ends")
-    return _median(run.sockets.filter(node=ends[1])["cwnd_segments"])
+    return _median(run.sockets.filter(node=ends[1], peer=ends[0])["cwnd_segments"])
 
 
 def streamed(run: Run) -> Streamed | None:

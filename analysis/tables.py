@@ -52,6 +52,7 @@ from analysis.whole_networks import (
     links_by_second,
     relays_use,
     shared_percent,
+    watches_all_relays,
 )
 from analysis.wording import NOTHING, figure_text, percent
 from testbed.results import Run
@@ -402,7 +403,10 @@ def _links_cells(runs: Sequence[Run]) -> list[str]:
     uses = [relays_use(run)["use"] for run in runs]
     shares = {which: [shared_percent(run, which) for run in runs] for which in ("", "undirected_")}
     columns: list[Sequence[float | None]] = [
-        [_mean_of(one["circuits"]) for one in seconds],
+        [
+            _mean_of(one["circuits"]) if all(map(watches_all_relays, runs)) else None
+            for one in seconds
+        ],
         [_mean_of(one["links"]) for one in seconds],
         shares[""],
         [_mean_of(one["undirected_links"]) for one in seconds],

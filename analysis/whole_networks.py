@@ -19,6 +19,11 @@ def is_drawn(run: Run) -> bool:
     return bool(run.plan.of_kind("router"))
 
 
+def watches_all_relays(run: Run) -> bool:
+    """Whether the queues of all relays were recorded."""
+    return len(run.plan.relays_with_queues) == len(run.plan.of_kind("relay"))
+
+
 @dataclass(frozen=True)
 class ClientClass:
     """What the clients of one traffic model got.
@@ -96,6 +101,9 @@ def links_by_second(run: Run) -> polars.DataFrame:
     which a cell crosses it, a link between two relays is active if a circuit on it is, and shared
     if several are. Cells towards the clients are counted, which answer those towards the servers.
 
+    Where a scenario has only some relays watched, the links are those between them, and the
+    circuits are null: one may cross two of these relays or none.
+
     Returns:
         A row for each second with any: second (since measuring began), circuits, and of directed
         links (from the relay nearer to the client) and of undirected ones: links,
@@ -111,10 +119,10 @@ def links_by_second(run: Run) -> polars.DataFrame:
         polars.col("relay") != polars.col("peer")
     )
     ends = polars.concat_list("peer", "relay").list.sort().list.join("-")
-    by_second = (
-        active.filter(polars.col("next_queue").is_null())
-        .group_by("second")
-        .agg(polars.struct("relay", "queue").n_unique().alias("circuits"))
+    at_exit = polars.col("next_queue").is_null()
+    circuits = polars.struct("relay", "queue").filter(at_exit).n_unique()
+    by_second = active.group_by("second").agg(
+        circuits=circuits if watches_all_relays(run) else polars.lit(None, polars.UInt32)
     )
     directed = _shared(crossed, ["peer", "relay"], "links", "shared")
     undirected = _shared(
@@ -126,7 +134,7 @@ def links_by_second(run: Run) -> polars.DataFrame:
     return (
         by_second.join(directed, on="second", how="left")
         .join(undirected, on="second", how="left")
-        .fill_null(0)
+        .with_columns(polars.exclude("circuits").fill_null(0))
         .sort("second")
     )
 

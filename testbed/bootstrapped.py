@@ -114,6 +114,7 @@ def bare_plan(plan: Plan) -> Plan:
             "server_by_client": {},
             "bandwidth_weights": {},
             "shared_link": None,
+            "watched": None,
             "paths": plan.paths if plan.tor.conflux else {},
             "competing": (),
             # Which Tor it is, its build says.

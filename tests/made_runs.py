@@ -114,8 +114,11 @@ class Made:
                 for number, kilobytes in enumerate(self.delivered_kb)
             ],
             "sockets": [
-                {"node": node, "cwnd_segments": window}
-                for node, window in (("exit1", self.window), ("middle1", 7))
+                {"node": node, "peer": peer, "cwnd_segments": window}
+                for node, peer, window in (
+                    ("exit1", "middle1", self.window),
+                    ("middle1", "exit1", 7),
+                )
             ],
         }
 

@@ -42,9 +42,10 @@ def circuit(number: int, path: tuple[str, str, str], *seconds: float) -> list[di
     ]
 
 
-def made_run(rows: list[dict[str, object]]) -> Run:
+def made_run(rows: list[dict[str, object]], watched: str = "abcd") -> Run:
     queues = polars.DataFrame(rows, schema=SCHEMAS["queues"])
-    return cast(Run, SimpleNamespace(queues=queues, measuring_start_s=START_S))
+    plan = SimpleNamespace(relays_with_queues=[*watched], of_kind=lambda _kind: [*"abcd"])
+    return cast(Run, SimpleNamespace(queues=queues, measuring_start_s=START_S, plan=plan))
 
 
 def test_links_are_shared_where_several_circuits_are_active_in_a_second() -> None:
@@ -66,6 +67,13 @@ def test_links_are_shared_where_several_circuits_are_active_in_a_second() -> Non
     assert seconds["undirected_shared"].to_list() == [1, 1, 0]
     assert shared_percent(run) == pytest.approx(100 / 9)
     assert shared_percent(run, "undirected_") == pytest.approx(200 / 8)
+
+
+def test_of_relays_that_are_watched_the_links_between_them_count() -> None:
+    rows = [*circuit(10, ("a", "b", "c"), 0.1), *circuit(20, ("a", "b", "d"), 0.1)]
+    run = made_run([row for row in rows if row["relay"] in ("a", "b")], watched="ab")
+    (second,) = links_by_second(run).to_dicts()
+    assert (second["links"], second["shared"], second["circuits"]) == (1, 1, None)
 
 
 def test_without_cells_nothing_is_active() -> None:
