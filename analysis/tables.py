@@ -5,10 +5,9 @@ No run directory is looked for here, and no figure is drawn.
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from operator import add
-from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -47,12 +46,10 @@ from analysis.statistics import Figure
 from analysis.whole_networks import (
     QUARTILES,
     ClientClass,
-    client_classes,
+    client_class,
     is_drawn,
-    links_by_second,
-    relays_use,
-    shared_percent,
-    watches_all_relays,
+    models_of,
+    network_use,
 )
 from analysis.wording import NOTHING, figure_text, percent
 from testbed.results import Run
@@ -343,21 +340,21 @@ def classes_table(found: Found) -> Table:
             *("failed", "goodput, kB/s"),
         ),
         rows=tuple(
-            (group.scenario, group.variant, *cells)
+            (group.scenario, group.variant, *_class_cells(model, runs))
             for group, runs in _of_drawn_networks(found).items()
-            for alike in zip(*map(client_classes, runs), strict=True)
-            for cells in [_class_cells(alike)]
+            for model in models_of(runs[0])
         ),
         note=(
             "Mean over runs ± standard deviation over runs, each a network of its own. Times are a"
-            " run's median, 95th percentile and quartiles, of whole transfers. Goodput is a"
-            " client's payload by the time that was measured, pauses included."
+            " run's median, 95th percentile and quartiles, of whole transfers. Goodput is what"
+            " came to a client in the time that was measured, pauses included."
         ),
     )
 
 
-def _class_cells(alike: Sequence[ClientClass]) -> tuple[str, ...]:
+def _class_cells(model: str, runs: Sequence[Run]) -> tuple[str, ...]:
     """Of one class in several runs."""
+    alike = [found for run in runs if (found := client_class(run, model))]
 
     def over_runs(of: Callable[[ClientClass], float | None], digits: int = 2) -> str:
         return _over_runs(map(of, alike), digits)
@@ -366,7 +363,7 @@ def _class_cells(alike: Sequence[ClientClass]) -> tuple[str, ...]:
     failed = sum(one.failed for one in alike)
     transfers = sum(one.transfers for one in alike)
     return (
-        *(alike[0].model, over_runs(lambda one: one.clients, 0), f"{len(alike)}"),
+        *(model, over_runs(lambda one: one.clients, 0), f"{len(alike)}"),
         over_runs(lambda one: one.first_byte_s["median"]),
         over_runs(lambda one: one.first_byte_s["95 %"]),
         over_runs(lambda one: one.last_byte_s["median"]),
@@ -398,28 +395,10 @@ def shared_links_table(found: Found) -> Table:
     )
 
 
-def _links_cells(runs: Sequence[Run]) -> list[str]:
-    seconds = [links_by_second(run) for run in runs]
-    uses = [relays_use(run)["use"] for run in runs]
-    shares = {which: [shared_percent(run, which) for run in runs] for which in ("", "undirected_")}
-    columns: list[Sequence[float | None]] = [
-        [
-            _mean_of(one["circuits"]) if all(map(watches_all_relays, runs)) else None
-            for one in seconds
-        ],
-        [_mean_of(one["links"]) for one in seconds],
-        shares[""],
-        [_mean_of(one["undirected_links"]) for one in seconds],
-        shares["undirected_"],
-        [100 * _mean_of(use) for use in uses],
-        [100 * max(use, default=0.0) for use in uses],
-    ]
-    return [figure_text(Figure.of(values), 1) for values in columns]
-
-
-def _mean_of(values: Iterable[float]) -> float:
-    known = list(values)
-    return fmean(known) if known else 0.0
+def _links_cells(runs: Sequence[Run]) -> Iterator[str]:
+    """A cell for each of the figures of `NetworkUse`, in their order."""
+    for values in zip(*(astuple(network_use(run)) for run in runs), strict=True):
+        yield _over_runs(values, 1)
 
 
 def _of_drawn_networks(found: Found) -> dict[Group, Sequence[Run]]:

@@ -134,17 +134,14 @@ def active_circuits(run: Run) -> list[Line]:
 
 def active_links(run: Run) -> list[Line]:
     """On how many links between relays there was an active circuit, of each way and of both."""
-    links = (polars.col(f"{which}links") for which in ("", "undirected_"))
-    return _of_network(run, **dict(zip(_WAYS, links, strict=True)))
+    return _of_network(run, undirected=polars.col("undirected_links"), directed=polars.col("links"))
 
 
 def shared_links_percent(run: Run) -> list[Line]:
     """How many of the links between relays that were active had several circuits, likewise."""
-    shares = (
-        100 * polars.col(f"{which}shared") / polars.col(f"{which}links")
-        for which in ("", "undirected_")
-    )
-    return _of_network(run, **dict(zip(_WAYS, shares, strict=True)))
+    undirected = polars.col("undirected_shared") / polars.col("undirected_links")
+    directed = polars.col("shared") / polars.col("links")
+    return _of_network(run, undirected=100 * undirected, directed=100 * directed)
 
 
 def competing_mb_per_s(run: Run) -> list[Line]:
@@ -175,11 +172,8 @@ QUANTITIES = (
 )
 
 
-_WAYS = ("directed", "undirected")
-
-
 def _of_network(run: Run, **values: polars.Expr) -> list[Line]:
-    """A line of a drawn network's seconds for each value; the second one is drawn as if beside."""
+    """A line of a drawn network's seconds for each value; undirected ones look as if beside."""
     if not whole_networks.is_drawn(run):
         return []
     seconds = whole_networks.links_by_second(run)
@@ -188,7 +182,7 @@ def _of_network(run: Run, **values: polars.Expr) -> list[Line]:
         seconds.select(of=polars.lit(name), value=value.cast(polars.Float64), time_s=time_s)
         for name, value in values.items()
     )
-    return _lines(run, polars.concat(lines), ["of"], list(values)[:1])
+    return _lines(run, polars.concat(lines), ["of"], values.keys() - {"undirected"})
 
 
 def _delivered_mb_per_s(run: Run) -> list[Line]:

@@ -22,7 +22,7 @@ from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS, YOUNGER_TABLES
 from testbed.setup.sources import sha256_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """A run directory. The tables are read when they are asked for, and then kept."""
 
