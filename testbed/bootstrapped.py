@@ -115,6 +115,7 @@ def bare_plan(plan: Plan) -> Plan:
             "bandwidth_weights": {},
             "shared_link": None,
             "watched": None,
+            "changes": {},
             "paths": plan.paths if plan.tor.conflux else {},
             "competing": (),
             # Which Tor it is, its build says.
@@ -131,7 +132,7 @@ def bare_plan(plan: Plan) -> Plan:
             ),
             "tgen": None,
             # What a policy does is done later.
-            "policy": plan.policy.model_copy(update={"source": None}),
+            "policy": plan.policy.model_copy(update={"text": None}),
         }
     )
 

@@ -11,6 +11,7 @@ import pytest
 from machine import run_scenario
 
 from testbed import cli
+from testbed.bootstrapped import bare_plan
 from testbed.errors import InputError
 from testbed.network.drawn import draw_scenario
 from testbed.network.positions import Floats
@@ -51,6 +52,11 @@ def test_a_plan_that_says_nothing_of_it_is_as_before() -> None:
         assert len(plan.watched_relays) == len(plan.of_kind("relay"))
     assert make_plan("NoDropping", "pctls").relays_with_queues == ["exit1"]
     assert len(plan.relays_with_queues) == 10
+
+
+def test_networks_are_bootstrapped_once_whatever_is_watched() -> None:
+    for watch in ("the 2 busiest", "all relay pairs"):
+        assert bare_plan(watching("NoDropping", watch)) == bare_plan(make_plan("NoDropping", "pctls"))
 
 
 def test_pairs_are_named_in_whichever_order(tmp_path: Path) -> None:
