@@ -56,7 +56,9 @@ def test_a_plan_that_says_nothing_of_it_is_as_before() -> None:
 
 def test_networks_are_bootstrapped_once_whatever_is_watched() -> None:
     for watch in ("the 2 busiest", "all relay pairs"):
-        assert bare_plan(watching("NoDropping", watch)) == bare_plan(make_plan("NoDropping", "pctls"))
+        assert bare_plan(watching("NoDropping", watch)) == bare_plan(
+            make_plan("NoDropping", "pctls")
+        )
 
 
 def test_pairs_are_named_in_whichever_order(tmp_path: Path) -> None:
