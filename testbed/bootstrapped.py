@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from testbed.choices import STREAM_RULES
 from testbed.errors import TestbedError
 from testbed.guest import run_in_guest
 from testbed.machines.places import Places
@@ -19,7 +20,6 @@ from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Cost, Step
 from testbed.network.model import Shape
 from testbed.plan_model import Link, Plan
-from testbed.policies.parallel import STREAM_RULES
 from testbed.results.made_by import files_sha256
 from testbed.setup import builds
 from testbed.setup.builds import Build, Ingredient, Recipe

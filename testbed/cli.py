@@ -8,20 +8,27 @@ import argparse
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.table import Table
 
 from salsa import options as salsa_options
+from testbed.ending import (
+    BAD_INPUT,
+    DIFFERS,
+    FAILED,
+    INTERRUPTED,
+    PREMISE_FAILED,
+    VALID,
+    end_on_signals,
+)
 from testbed.errors import InputError, TestbedError, reason_of
 from testbed.setup.doctor import print_doctor
 from testbed.setup.ready import ensure_ready, tor_need
@@ -33,15 +40,10 @@ if TYPE_CHECKING:
     from testbed.batch import Slurm
     from testbed.toml_file import Value
 
-VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
-DIFFERS = 3
-INTERRUPTED = 130
-"""The exit status of each command; see --help."""
+__all__ = ["BAD_INPUT", "DIFFERS", "FAILED", "INTERRUPTED", "PREMISE_FAILED", "VALID", "main"]
 
 SETUP_VARIANTS = ("vanilla", "pctls")
 """The variants that `setup` builds ahead of their first run."""
-
-_INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """No fault of the program that a trace would help to find."""
@@ -292,8 +294,8 @@ def _distil_places(given: argparse.Namespace, messages: Console) -> int:
 
 
 def _network(given: argparse.Namespace, messages: Console) -> int:
+    from testbed.drawing import read_source
     from testbed.network import show
-    from testbed.network.drawn import read_source
     from testbed.network.summary import over_seeds, summary
 
     if given.seeds and given.map:
@@ -723,26 +725,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(InputError.exit_status, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def end_on_signals() -> None:
-    """Have signals that ask this process to end raise KeyboardInterrupt.
-
-    What is ignored stays so: the hang-up under nohup, Ctrl-C in a shell's background.
-    """
-    for number in _INTERRUPTING:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _interrupt)
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """End on SIGTERM and SIGHUP as on Ctrl-C: everything that was started is ended.
-
-    Once: an impatient second signal would leave the tidying half-done.
-    """
-    for number in _INTERRUPTING:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

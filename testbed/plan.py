@@ -133,7 +133,7 @@ def _of_sampled(
     name: str, tor: Variant, seed: int, traffic: str | None, changes: Mapping[str, Value]
 ) -> tuple[SampledScenario, Path, Parts]:
     # Reads a consensus, which takes longer to import than most plans take in all.
-    from testbed.network.drawn import read_source
+    from testbed.drawing import read_source
     from testbed.plan_sampled import sampled_parts
 
     source = read_source(name, changes)

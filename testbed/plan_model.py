@@ -11,12 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from testbed.choices import CONFLUX, STREAM_RULES
 from testbed.network import model as network
 from testbed.plan_identity import identity
 from testbed.plan_older import in_todays_form
-from testbed.policies.parallel import STREAM_RULES
 from testbed.toml_file import PROJECT, Value
-from testbed.tor.choices import CONFLUX
 from testbed.variant import SharedLinkPremise, TorrcLines
 
 FIXED, TOR = "fixed", "tor"

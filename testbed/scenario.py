@@ -1,7 +1,7 @@
 """What a scenario file may say: topology, links, competing streams, traffic, duration.
 
 Whether the topology has such links and nodes is checked where they meet, in `testbed.plan`; what a
-sampled network is drawn from, in `testbed.network.drawn`.
+sampled network is drawn from, in `testbed.drawing`.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,6 +30,7 @@ from testbed.queue_disciplines import (
 from testbed.toml_file import (
     PROJECT,
     KeyProblemError,
+    Text,
     Value,
     find_file,
     label,
@@ -80,19 +81,12 @@ def _whole_seconds(duration_s: float) -> int:
     return int(duration_s)
 
 
-def _not_blank(value: object) -> object:
-    if isinstance(value, str) and not value.strip():
-        raise ValueError("is empty")
-    return value
-
-
 CongestionControl = Annotated[str, BeforeValidator(_known_congestion_control)]
 QueueDiscipline = Annotated[str, BeforeValidator(_one_of(tuple(DISCIPLINES)))]
 Isolation = Annotated[str, BeforeValidator(_one_of(CAKE_ISOLATIONS))]
 Diffserv = Annotated[str, BeforeValidator(_one_of(CAKE_DIFFSERVS))]
 WholeSeconds = Annotated[Duration, AfterValidator(_whole_seconds)]
 PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
-Text = Annotated[str, BeforeValidator(_not_blank)]
 Switch = Annotated[bool, Field(strict=True)]
 
 

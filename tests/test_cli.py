@@ -16,12 +16,12 @@ import pytest
 from test_results import SCENARIO, raw_rows, write_record
 
 from testbed import cli, runner, up_to_date
+from testbed.check import Check
 from testbed.errors import TestbedError
 from testbed.machines.places import Places
 from testbed.machines.watching import Cost
 from testbed.plan_model import Plan
 from testbed.results import directory
-from testbed.results.summary import Check
 from testbed.scenario import SCENARIOS
 from testbed.setup.builds import Build
 from testbed.setup.ready import Ready, TorNeed

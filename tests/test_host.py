@@ -23,13 +23,13 @@ from test_interruption import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_ti
 
 from analysis.runs import find_runs
 from testbed import results
+from testbed.check import Check
 from testbed.errors import InputError, TestbedError
 from testbed.machines import host, virtual
 from testbed.machines.host import check_host, run_on_host
 from testbed.machines.terminal import user_terminal
 from testbed.plan import default_output, make_plan
 from testbed.results import read_run
-from testbed.results.summary import Check
 from testbed.setup import cache, environment, host_kernel, privileges
 from testbed.setup.ready import ensure_ready
 from testbed.toml_file import PROJECT
@@ -168,9 +168,9 @@ class Started:
 
     PROGRAM = """
 import pathlib, signal, sys
-from testbed import cli
+from testbed import cli, ending
 from testbed.machines.host import run_on_host
-signal.signal(signal.SIGTERM, cli._interrupt)
+signal.signal(signal.SIGTERM, ending._interrupt)
 run_on_host(["sh", "-c", sys.argv[2]], pathlib.Path(sys.argv[1]), environment={}, on_step=print)
 """
 

@@ -14,8 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from testbed.errors import InputError
 from testbed.plan import LARGEST_SEED, default_output, make_plan
 from testbed.plan_model import Plan
-from testbed.scenario import Text
-from testbed.toml_file import PROJECT, Value, find_file, label, read_model
+from testbed.toml_file import PROJECT, Text, Value, find_file, label, read_model
 from testbed.units import Duration
 
 BATCHES = PROJECT / "batches"

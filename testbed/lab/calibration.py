@@ -24,8 +24,8 @@ from testbed.lab.network import Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.network.model import FULL_SIZE_PACKET_BYTES, Shape
 from testbed.plan_model import Link, Plan, PlanPart
-from testbed.probes.record import Record
 from testbed.queue_disciplines import FIFO
+from testbed.recording import Record
 from testbed.seeds import derived_seed
 
 CALIBRATION_FILE = "calibration.jsonl"

@@ -14,6 +14,7 @@ from typing import IO
 
 import psutil
 
+from testbed.check import Check
 from testbed.errors import InputError
 from testbed.machines.watching import (
     POLL_INTERVAL_S,
@@ -24,7 +25,6 @@ from testbed.machines.watching import (
     told_error,
     write_command,
 )
-from testbed.results.summary import Check
 from testbed.setup import host_kernel
 from testbed.setup.steps import dying_with_us
 

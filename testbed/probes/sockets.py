@@ -16,7 +16,7 @@ from pyroute2.netlink.diag import MarshalDiag
 from pyroute2.netlink.nlsocket import NetlinkSocket
 
 from testbed.lab.network import Lab
-from testbed.probes.record import Rows
+from testbed.recording import Rows
 
 SAMPLE_INTERVAL_S = 0.5
 

@@ -15,13 +15,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from testbed.check import Check
 from testbed.errors import TestbedError, reason_of
 from testbed.plan_model import Patch, Plan
 from testbed.results.checks import computed_checks, queue_drops
 from testbed.results.figures import delivered_mb, figures
 from testbed.results.fingerprint import Contents
 from testbed.results.manifest import FINGERPRINT, MANIFEST, SHA256, MachineFacts, manifest
-from testbed.results.summary import ERROR, SUMMARY, Check, Cost, Summary
+from testbed.results.summary import ERROR, SUMMARY, Cost, Summary
 from testbed.results.tables import SCHEMAS, Recorded, read_recorded
 from testbed.setup.sources import sha256_of
 

@@ -13,10 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
+from testbed.check import Check
 from testbed.plan_model import Plan
 from testbed.results import debian
 from testbed.results.made_by import FILES, files_sha256
-from testbed.results.summary import Check
 from testbed.setup.builds import Build
 from testbed.toml_file import PROJECT
 

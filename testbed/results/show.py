@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testbed.results.summary import Check, Summary, TrafficFigures
+from testbed.check import Check
+from testbed.results.summary import Summary, TrafficFigures
 
 
 def print_summary(console: Console, summary: Summary) -> None:

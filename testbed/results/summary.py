@@ -5,6 +5,8 @@ How they come about is said in figures and checks.
 
 from pydantic import BaseModel, ConfigDict
 
+from testbed.check import Check
+
 SUMMARY = "summary.json"
 ERROR = "error.txt"
 """What ended a failed run; a finished run has none."""
@@ -14,27 +16,6 @@ class _Part(BaseModel):
     """Plain data; a newer testbed's keys are passed over, a missing one is an error."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-class Check(_Part):
-    """Something that must hold for the run to count: what was expected, what was seen.
-
-    Attributes:
-        ok: whether it holds; None if there was too little to judge by.
-        value, bound: what was judged and what by, as numbers by name; None where there are none.
-    """
-
-    name: str
-    expected: str
-    observed: str
-    ok: bool | None
-    value: dict[str, float] | None = None
-    bound: dict[str, float] | None = None
-
-    @property
-    def failed(self) -> bool:
-        """Whether it was judged and does not hold."""
-        return self.ok is False
 
 
 class TransferCounts(_Part):
