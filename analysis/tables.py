@@ -27,8 +27,6 @@ from analysis.metrics import (
     TIME_TO_LAST_BYTE_MEDIAN,
     TIME_TO_LAST_BYTE_P95,
     Metric,
-    clients_under_test,
-    load_times_s,
     outliers_percent,
     streamed,
     transfers,
@@ -222,7 +220,7 @@ def clients_table(found: Found) -> Table:
     groups = {
         group: runs
         for group, runs in _of_eight_clients(found).items()
-        if len(clients_under_test(runs[0])) > 1 or len(load_times_s(runs[0]))
+        if len(runs[0].clients_under_test) > 1 or runs[0].under_test.load_s
     }
     shown = (LOAD_TIME, THROUGHPUT, THROUGHPUT_WITHOUT_OUTLIERS)
     fair = (JAIN_INDEX, LARGEST_DIFFERENCE)

@@ -31,7 +31,7 @@ from testbed.batch.standing import Standing
 from testbed.machines.watching import Step
 from testbed.plan import make_plan
 from testbed.results import read_run
-from testbed.results.summary import CompetingFigures, Summary, TrafficFigures
+from testbed.results.summary import CompetingSummary, Summary, TrafficSummary
 from testbed.runner import plan_need
 from testbed.setup.builds import Build
 from testbed.setup.ready import Ready
@@ -445,7 +445,7 @@ def earlier(megabytes: float, seconds: float, **changes: object) -> Summary:
     cost = summary.cost.model_copy(
         update={"delivered_mb": megabytes, "wall_s": 2 * seconds, "cpu_s": seconds}
     )
-    figures = TrafficFigures.model_construct(traffic="bulk", clients=("client1", "client2"))
+    figures = TrafficSummary.model_construct(traffic="bulk", clients=("client1", "client2"))
     return summary.model_copy(update={"cost": cost, "by_traffic": (figures,), **changes})
 
 
@@ -463,7 +463,7 @@ def test_a_longer_run_is_set_up_once_and_costs_as_much_a_second() -> None:
 
 def test_competing_streams_cost_but_are_no_set_up() -> None:
     line = [earlier(*one) for one in LINE]
-    stream = CompetingFigures(
+    stream = CompetingSummary(
         sender="server", receiver="guard1", congestion_control="cubic", stream_mb_per_s=(1.0,)
     )
     dear = [earlier(mb, 2 * cpu_s, scenario="Two", competing=(stream,)) for mb, cpu_s in LINE]

@@ -76,7 +76,7 @@ def test_metrics_of_a_run_without_a_transfer(tmp_path: Path) -> None:
 def test_a_plan_that_does_not_say_who_ran_what_is_named(tmp_path: Path) -> None:
     run = read_run(Made(changed={"traffic_by_client": {}}).write(tmp_path))
     with pytest.raises(TestbedError, match=r"manifest\.json: plan\.traffic_by_client names no"):
-        metrics.clients_under_test(run)
+        _ = run.clients_under_test
 
 
 # Which runs count.

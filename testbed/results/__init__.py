@@ -18,7 +18,6 @@ from testbed.results.manifest import MachineFacts
 from testbed.results.run import Run, read_run
 from testbed.results.show import print_summary
 from testbed.results.summary import Summary
-from testbed.results.tables import stream_round_trip_ms, throughput_mb_per_s
 
 __all__ = [
     "PATCHES",
@@ -34,7 +33,5 @@ __all__ = [
     "read_run",
     "remove_left_overs",
     "staging",
-    "stream_round_trip_ms",
-    "throughput_mb_per_s",
     "write_results",
 ]
