@@ -41,7 +41,7 @@ from analysis.published import (
 )
 from analysis.runs import SCENARIO_ORDER, Found, Group
 from analysis.statements import judged_statements
-from analysis.statistics import Figure
+from analysis.statistics import MeanOverRuns
 from analysis.whole_networks import (
     QUARTILES,
     ClientClass,
@@ -51,7 +51,7 @@ from analysis.whole_networks import (
     relays_use,
     shared_percent,
 )
-from analysis.wording import NOTHING, figure_text, percent
+from analysis.wording import NOTHING, mean_text, percent
 from testbed.results import Run
 
 _SHORT = 24
@@ -408,7 +408,7 @@ def _links_cells(runs: Sequence[Run]) -> list[str]:
         [100 * _mean_of(use) for use in uses],
         [100 * max(use, default=0.0) for use in uses],
     ]
-    return [figure_text(Figure.of(values), 1) for values in columns]
+    return [mean_text(MeanOverRuns.of(values), 1) for values in columns]
 
 
 def _mean_of(values: Iterable[float]) -> float:
@@ -457,7 +457,7 @@ def _two_clients_figures(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _over_runs(values: Iterable[float | None], digits: int) -> str:
-    return figure_text(Figure.of(values), digits)
+    return mean_text(MeanOverRuns.of(values), digits)
 
 
 def _baseline(found: Found, group: Group) -> Sequence[Run]:
@@ -480,7 +480,7 @@ def _in_each_way(
 def _beside_published(found: Found, group: Group, metric: Metric, published: Published) -> str:
     """Ours, with a star if its mean lies within the paper's ±."""
     runs = found.valid[group]
-    figure = Figure.of(metric.by_seed(runs).values())
+    figure = MeanOverRuns.of(metric.by_seed(runs).values())
     within = figure is not None and abs(figure.mean - published.mean) <= published.deviation
     mean, space, rest = _against(metric, runs, _baseline(found, group)).partition(" ")
     return f"{mean}{'*' if within else ''}{space}{rest}"
@@ -488,8 +488,8 @@ def _beside_published(found: Found, group: Group, metric: Metric, published: Pub
 
 def _against(metric: Metric, runs: Sequence[Run], baseline: Sequence[Run]) -> str:
     """The figure of runs, and in brackets the change against the baseline's mean."""
-    figure, base = (Figure.of(metric.by_seed(each).values()) for each in (runs, baseline))
-    text = figure_text(figure, metric.digits)
+    figure, base = (MeanOverRuns.of(metric.by_seed(each).values()) for each in (runs, baseline))
+    text = mean_text(figure, metric.digits)
     if figure is None or base is None or runs is baseline:
         return text
     return f"{text} ({percent(figure.mean / base.mean - 1)})"
@@ -497,7 +497,7 @@ def _against(metric: Metric, runs: Sequence[Run], baseline: Sequence[Run]) -> st
 
 def _published(figure: Published, metric: Metric) -> tuple[str, str]:
     """The paper's figure with its change in brackets, and the 2009 study's change."""
-    text = figure_text(Figure(figure.mean, figure.deviation), metric.digits)
+    text = mean_text(MeanOverRuns(figure.mean, figure.deviation), metric.digits)
     change = f" ({_printed(figure.change)})" if figure.change else ""
     return f"{text}{change}", _printed(figure.change_2009)
 

@@ -64,7 +64,7 @@ CIRCUIT_ROUND_TRIP = Measure("circuit round trip", "ms", "probes", metrics.circu
 
 
 @dataclass(frozen=True)
-class Distribution:
+class CumulativeDistribution:
     """An empirical cumulative distribution.
 
     Attributes:
@@ -78,7 +78,7 @@ class Distribution:
     count: int
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> "Distribution":
+    def of(cls, values: Iterable[float]) -> "CumulativeDistribution":
         """The distribution of at least one value, thinned to what can be seen.
 
         Kept are the first, the last, and ranks at even distances on a tail-logarithmic axis.
@@ -90,12 +90,12 @@ class Distribution:
         return cls(ordered[ranks], (ranks + 1) / count, count)
 
 
-Curves = Mapping[str, Distribution]
+Curves = Mapping[str, CumulativeDistribution]
 """By variant."""
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     """A row of panels.
 
     Attributes:
@@ -107,7 +107,7 @@ class Row:
     value_label: str
     panels: Sequence[Curves]
 
-    def curves(self) -> list[Distribution]:
+    def curves(self) -> list[CumulativeDistribution]:
         """All curves of the row."""
         return [curve for curves in self.panels for curve in curves.values()]
 
@@ -187,7 +187,7 @@ def _by_class(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
         ("time to last byte", "time_to_last_byte_s"),
     ):
         rows = [
-            Row(
+            PanelRow(
                 f"{model}: share of transfers",
                 f"{name}, s",
                 [_of_class(groups, scenario, model, column) for scenario in scenarios],
@@ -208,7 +208,7 @@ def _of_class(groups: Groups, scenario: str, model: str, column: str) -> Curves:
         if group.scenario == scenario:
             for run in runs:
                 values[group.variant] += of_class(run, model)[column].drop_nulls().to_list()
-    return {variant: Distribution.of(some) for variant, some in values.items() if some}
+    return {variant: CumulativeDistribution.of(some) for variant, some in values.items() if some}
 
 
 def _measures(groups: Groups) -> tuple[Measure, ...]:
@@ -219,9 +219,9 @@ def _measures(groups: Groups) -> tuple[Measure, ...]:
 
 def _row(
     groups: Groups, measure: Measure, scenarios: Sequence[str], models: Sequence[str], label: str
-) -> Row:
+) -> PanelRow:
     panels = [_curves(groups, measure, scenario, models) for scenario in scenarios]
-    return Row(label, f"{measure.name}, {measure.unit}", panels)
+    return PanelRow(label, f"{measure.name}, {measure.unit}", panels)
 
 
 def _curves(groups: Groups, measure: Measure, scenario: str, models: Sequence[str]) -> Curves:
@@ -230,7 +230,7 @@ def _curves(groups: Groups, measure: Measure, scenario: str, models: Sequence[st
     for group, runs in groups.items():
         if group.scenario == scenario and group.traffic in models:
             values[group.variant] += [value for run in runs for value in measure.of(run)]
-    return {variant: Distribution.of(some) for variant, some in values.items() if some}
+    return {variant: CumulativeDistribution.of(some) for variant, some in values.items() if some}
 
 
 def _in_order(names: Iterable[str], first: Sequence[str]) -> list[str]:
@@ -239,13 +239,13 @@ def _in_order(names: Iterable[str], first: Sequence[str]) -> list[str]:
     return [*(name for name in first if name in found), *sorted(found.difference(first))]
 
 
-def _counts(rows: Sequence[Row]) -> str:
+def _counts(rows: Sequence[PanelRow]) -> str:
     counts = [curve.count for row in rows for curve in row.curves()]
     return f"A line has {min(counts)} to {max(counts)} values." if counts else "No run has a value."
 
 
 def _figure(
-    rows: Sequence[Row], scenarios: Sequence[str], looks: style.Looks, *, own_axes: bool
+    rows: Sequence[PanelRow], scenarios: Sequence[str], looks: style.Looks, *, own_axes: bool
 ) -> Figure:
     """The panels, a column a scenario; with `own_axes`, broken x axes instead of a row's shared."""
     row_gap_inches = 0.3 if own_axes else 0.45
