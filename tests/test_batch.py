@@ -23,11 +23,10 @@ from rich.console import Console
 from test_cli import folder, refused, status_of
 
 from testbed import batch, cli
-from testbed.batch.carrying_out import lacking
-from testbed.batch.display import Display, in_words
 from testbed.batch.estimate import elapsed_s
 from testbed.batch.notes import Note
-from testbed.batch.standing import Standing
+from testbed.batch.runs import Standing, lacking
+from testbed.batch.show import Display, in_words
 from testbed.machines.watching import Step
 from testbed.plan import make_plan
 from testbed.results import read_run
