@@ -11,8 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from commands import (
+    COMPARE,
+    QUEUE_VARIANT,
+    FakeMachine,
+    StoppedClock,
+    refused,
+    status_of,
+    with_machine,
+)
 from made_runs import Made
-from test_cli import FakeMachine, StoppedClock, folder, refused, status_of, with_machine
 
 from analysis import metrics
 from analysis.published import BASELINE, TABLE_4, TWO_CLIENTS
@@ -24,8 +32,6 @@ from testbed.errors import InputError, TestbedError
 from testbed.plan import make_plan
 from testbed.plan_differences import differences
 from testbed.results import read_run
-
-__all__ = ["folder"]  # a fixture
 
 
 def table_of(results: Path, title: str) -> Table:
@@ -473,15 +479,6 @@ def test_plans_are_made_pair_by_pair() -> None:
 
 # compare.
 
-VARIANT = 'title = "Mine"\nextends = "vanilla"\n[consensus]\ncellq_high = 64\n'
-COMPARE = ("compare", "./Mine.toml", "vanilla", "./queue.toml", "--runs", "2")
-
-
-@pytest.fixture
-def two_variants(folder: Path) -> Path:
-    (folder / "queue.toml").write_text(VARIANT, encoding="utf-8")
-    return folder
-
 
 def test_only_missing_runs_are_made(
     two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -530,7 +527,7 @@ def test_several_variants_are_each_held_against_the_first(
     two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_machine(monkeypatch, two_variants, FakeMachine)
-    (two_variants / "third.toml").write_text(VARIANT, encoding="utf-8")
+    (two_variants / "third.toml").write_text(QUEUE_VARIANT, encoding="utf-8")
     arguments = [*COMPARE[:4], "./third.toml", "--runs", "1", "--chart", "all.svg"]
     assert status_of(arguments) == cli.VALID
     printed = capsys.readouterr().out
@@ -561,7 +558,7 @@ def test_a_run_of_another_plan_is_named(
     with_machine(monkeypatch, two_variants, FakeMachine)
     assert status_of(COMPARE) == cli.VALID
     capsys.readouterr()
-    (two_variants / "queue.toml").write_text(VARIANT.replace("64", "65"), encoding="utf-8")
+    (two_variants / "queue.toml").write_text(QUEUE_VARIANT.replace("64", "65"), encoding="utf-8")
     line = refused(COMPARE, monkeypatch, capsys)
     assert "results/Mine/queue/seed-1 is of another plan: tor.consensus_params.cellq_high" in line
     assert "is 64, not 65" in line

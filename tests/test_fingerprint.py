@@ -12,7 +12,7 @@ from typing import Any
 
 import polars
 import pytest
-from test_results import Cost, facts, finished, plan, raw_rows
+from made_record import Cost, finished, raw_rows
 
 from testbed.plan_model import Plan
 from testbed.results import MachineFacts, read_run
@@ -20,8 +20,6 @@ from testbed.results.fingerprint import Contents, Difference, differing
 from testbed.results.made_by import AROUND_RUNS, files_sha256
 from testbed.results.tables import SCHEMAS
 from testbed.toml_file import PROJECT
-
-__all__ = ["facts", "plan"]
 
 TABLE = polars.DataFrame({"client": ["client1", None], "time_s": [0.1, -0.0], "ok": [True, False]})
 SUMMARY: dict[str, Any] = {"b": [1, 2.5], "a": {"é": None}, "cost": {"wall_s": 7.0}}

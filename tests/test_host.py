@@ -19,7 +19,7 @@ import psutil
 import pytest
 from made_runs import Made
 from rich.console import Console
-from test_interruption import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_time, wait_for
+from waiting import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_time, wait_for
 
 from analysis.runs import find_runs
 from testbed import results
@@ -155,7 +155,7 @@ def test_two_at_once_have_the_same_names_for_other_things(tmp_path: Path) -> Non
     ]
     try:
         for each in started:
-            wait_for("its bridge", (each.folder / "up").exists, STARTED_WITHIN_S)
+            wait_for((each.folder / "up").exists, "its bridge", STARTED_WITHIN_S)
         assert interfaces() == before
     finally:
         for each in started:
@@ -193,7 +193,7 @@ def test_whatever_ends_it_nothing_stays(tmp_path: Path, number: signal.Signals) 
     daemon = f"unshare --net setsid sh -c {shlex.quote(f'trap : TERM HUP; touch {up}; sleep 600')}"
     before = interfaces(), Path("/proc/self/mounts").read_text()
     started = Started(tmp_path / "run", f"({daemon} &); sleep 600")
-    wait_for("its daemon", up.exists, STARTED_WITHIN_S)
+    wait_for(up.exists, "its daemon", STARTED_WITHIN_S)
     (first,) = [child for child in started.process.children() if child.name() == "unshare"]
     processes = [first, *first.children(recursive=True)]
     assert len(processes) > 3

@@ -18,8 +18,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from commands import status_of
 from made_runs import Made
-from test_cli import status_of
 from test_figures import Recorded, at
 
 from analysis import page, provenance

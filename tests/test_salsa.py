@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import status_of
 from made_consensus import FEW, MadeRelay, document
 from rich.console import Console
-from test_cli import status_of
 
 from salsa import command, figures, observed, simulation
 from salsa.cases import EXIT_CLASSES, MIXTURE, MIXTURE_SHARES, PAPER_CIRCUITS, Case, Rule

@@ -1,6 +1,6 @@
 """`verify`: equal, the first difference, what has changed meanwhile, and what can't be made again.
 
-No machine runs but in the last test: the stand-in of test_cli records what it is told to.
+No machine runs but in the last test: that of `commands` records what it is told to.
 """
 
 import json
@@ -11,19 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import VARIANT, FakeMachine, StoppedClock, machine_runs, status_of, with_machine
 from machine import run_scenario
-from test_cli import (
-    RUN,
-    VARIANT,
-    FakeMachine,
-    Panicking,
-    StoppedClock,
-    folder,
-    machine_runs,
-    status_of,
-    with_machine,
-)
-from test_results import socket_sample
+from made_record import socket_sample
+from test_cli import RUN, Panicking
 
 from testbed import cli, runner
 from testbed.machines.watching import Cost
@@ -33,8 +24,6 @@ from testbed.results import read_run
 from testbed.setup import cache
 from testbed.setup.ready import Ready, TorNeed
 from testbed.setup.tor import tree_sha256
-
-__all__ = ["folder"]
 
 Edit = Callable[[dict[str, Any]], None]
 
