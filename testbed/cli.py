@@ -211,9 +211,10 @@ def _cluster(given: argparse.Namespace) -> "Slurm | None":
 def _tables(given: argparse.Namespace, messages: Console) -> int:
     from analysis.runs import find_runs
     from analysis.tables import as_csv, as_markdown, print_tables, run_tables
+    from papers import TABLES
 
     found = find_runs(given.directory, mixed=given.mixed)
-    tables = run_tables(found)
+    tables = run_tables(found, TABLES)
     if given.json:
         content = {"tables": [asdict(table) for table in tables], "left_out": found.left_out}
         print(json.dumps(content, indent=1))
@@ -235,9 +236,10 @@ def _report(given: argparse.Namespace, messages: Console) -> int:
 
 def _write_report(directory: Path, out: Path | None, messages: Console, *, mixed: bool) -> None:
     from analysis.report import write_report
+    from papers import TABLES
 
     file = out or directory / "report" / "report.html"
-    found = write_report(directory, file, mixed=mixed)
+    found = write_report(directory, file, mixed=mixed, of_papers=TABLES)
     _tell_left_out(found.left_out, messages)
     _tell_parts(found, messages)
     messages.print(f"report in {file}", markup=False, highlight=False, soft_wrap=True)

@@ -23,10 +23,12 @@ from commands import (
 from made_runs import Made
 
 from analysis import metrics
-from analysis.published import BASELINE, TABLE_4, TWO_CLIENTS
-from analysis.runs import SCENARIO_ORDER, Group, find_runs
-from analysis.statements import FAILS, HOLDS, OPEN, judged_statements
+from analysis.order import BASELINE, SCENARIO_ORDER
+from analysis.runs import Group, find_runs
 from analysis.tables import Table, as_csv, as_markdown, run_tables
+from papers import TABLES
+from papers.hydra.published import TABLE_4, TWO_CLIENTS
+from papers.hydra.statements import FAILS, HOLDS, OPEN, judged_statements
 from testbed import cli, repeats
 from testbed.errors import InputError, TestbedError
 from testbed.plan import make_plan
@@ -35,7 +37,9 @@ from testbed.results import read_run
 
 
 def table_of(results: Path, title: str) -> Table:
-    return next(table for table in run_tables(find_runs(results)) if table.title.startswith(title))
+    return next(
+        table for table in run_tables(find_runs(results), TABLES) if table.title.startswith(title)
+    )
 
 
 # What a run's numbers are of.
@@ -261,7 +265,7 @@ def test_what_the_client_under_test_saw(tmp_path: Path) -> None:
 def test_markdown_and_csv_have_a_cell_for_each_column(tmp_path: Path) -> None:
     Made(scenario="SharedDropping").write(tmp_path)
     Made(scenario="Two", traffic="audio").write(tmp_path)
-    for table in run_tables(find_runs(tmp_path)):
+    for table in run_tables(find_runs(tmp_path), TABLES):
         count = len(table.columns)
         assert {line.count("|") for line in as_markdown(table).splitlines()} == {count + 1}
         rows = list(csv.reader(io.StringIO(as_csv(table))))
@@ -291,7 +295,7 @@ def test_tables_for_programs_and_documents(
     left_out = Made(seed=2, valid=False).write(tmp_path)
     assert status_of(["tables", str(tmp_path), form]) == cli.VALID
     printed = capsys.readouterr()
-    tables = run_tables(find_runs(tmp_path))
+    tables = run_tables(find_runs(tmp_path), TABLES)
     if form == "--json":
         content = json.loads(printed.out)
         assert [table["rows"] for table in content["tables"]] == [

@@ -1,4 +1,6 @@
-"""How times are distributed, by variant: the paper's figures 13 and 14. Means are the tables'.
+"""How times are distributed, by variant. Means are the tables'.
+
+By measure and by model they have the form of figures 13 and 14 of *Examining the Hydra*.
 
 The axis of shares is tail-logarithmic, since what users notice is how long the slowest take.
 """
@@ -15,7 +17,8 @@ from numpy.typing import NDArray
 
 from analysis import metrics, style
 from analysis.figures.drawing import Drawing
-from analysis.runs import SCENARIO_ORDER, TRAFFIC_ORDER, Group
+from analysis.order import SCENARIO_ORDER, TRAFFIC_ORDER
+from analysis.runs import Group
 from analysis.whole_networks import is_drawn, of_class
 from testbed.results import Run
 
@@ -27,7 +30,6 @@ TWO_CLIENTS = "two_clients"
 MOST_STEPS = 300
 """How many steps of a distribution are drawn at most; a panel is some 200 dots high."""
 
-AS_IN_THE_PAPER = "In the form of the paper's figure {}."
 HOW_TO_READ = (
     "The share of all runs' transfers, circuits or probes that took at most the time on the x axis."
     " On the tail-logarithmic y axis, 0, 0.9 and 0.99 are equally far apart."
@@ -148,7 +150,7 @@ def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Draw
         yield Drawing(
             name=f"distributions-{model}-{where}",
             title=f"Transfers, circuits and round trips by scenario, {model}",
-            caption=f"{AS_IN_THE_PAPER.format(13)} {HOW_TO_READ} {_counts(rows)}",
+            caption=f"{HOW_TO_READ} {_counts(rows)}",
             figure=_figure(rows, scenarios, looks, own_axes=False),
         )
 
@@ -168,7 +170,7 @@ def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
         yield Drawing(
             name=f"{measure.name.replace(' ', '-')}-{where}",
             title=f"{measure.name.capitalize()} of two clients by scenario and traffic model",
-            caption=f"{AS_IN_THE_PAPER.format(14)} {HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
+            caption=f"{HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
             figure=_figure(rows, scenarios, looks, own_axes=True),
         )
 
@@ -212,7 +214,7 @@ def _of_class(groups: Groups, scenario: str, model: str, column: str) -> Curves:
 
 
 def _measures(groups: Groups) -> tuple[Measure, ...]:
-    """The third is the paper's, the stream's round trip; the circuit's where no run has that."""
+    """The third is the stream's round trip; the circuit's where no run has that."""
     recorded = any(len(STREAM_ROUND_TRIP.of(run)) for runs in groups.values() for run in runs)
     return TIME_TO_LAST_BYTE, BUILD_TIME, STREAM_ROUND_TRIP if recorded else CIRCUIT_ROUND_TRIP
 

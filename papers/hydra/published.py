@@ -7,17 +7,10 @@ changes that Reardon and Goldberg found in 2009 ("Improving Tor using a TCP-over
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-BASELINE = "NoDropping"
-"""The scenario that the others' changes are against."""
+from analysis.order import FIRST_VARIANTS, IN_BUNDLES, OF_2021
 
-COMPARED = ("vanilla", "pctls")
+COMPARED = FIRST_VARIANTS
 """The paper's variants."""
-
-IN_BUNDLES = "Bundles"
-"""How the name of a scenario ends whose links carry and lose TCP's bundles whole."""
-
-OF_2021 = "-2021"
-"""How the name of a variant ends that is the same on a Tor of the paper's time."""
 
 
 @dataclass(frozen=True)
