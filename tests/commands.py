@@ -8,6 +8,7 @@ import pytest
 from made_record import raw_rows, write_record
 
 from testbed import cli, runner, up_to_date
+from testbed.errors import TestbedError
 from testbed.machines.places import Places
 from testbed.machines.watching import Cost
 from testbed.plan_model import Plan
@@ -101,3 +102,16 @@ class StoppedClock(FakeMachine):
     """One whose run covers nothing of its duration: a premise that fails."""
 
     changed = {"sockets": []}  # noqa: RUF012
+
+
+RUN = ("scenario", "./Mine.toml", "--seed", "3", "--out", "run")
+
+
+class Panicking(FakeMachine):
+    """One whose kernel panics half-way."""
+
+    @classmethod
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+        (staging / "logs").mkdir()
+        (staging / "logs" / "kernel.log").write_text("Kernel panic")
+        raise TestbedError("the guest's kernel panicked\n  Kernel panic")

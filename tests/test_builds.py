@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from waiting import wait_for
+from waiting import is_running, wait_for
 
 from testbed.errors import InputError, TestbedError
 from testbed.setup import builds, kernel, sources, tor
@@ -242,14 +242,6 @@ def test_interrupt_ends_the_programs(tmp_path: Path) -> None:
     runner.wait(timeout=30)
     assert time.monotonic() - start_s < 5
     assert not [number for number in numbers if is_running(number)]
-
-
-def is_running(number: int) -> bool:
-    try:
-        status = Path(f"/proc/{number}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.fixture

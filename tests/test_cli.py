@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 from commands import (
+    RUN,
     FakeMachine,
+    Panicking,
     StoppedClock,
     refused,
     status_of,
@@ -22,7 +24,6 @@ from made_record import SCENARIO
 
 from testbed import cli, runner
 from testbed.check import Check
-from testbed.errors import TestbedError
 from testbed.machines.watching import Cost
 from testbed.results import directory
 from testbed.scenario import SCENARIOS
@@ -120,16 +121,6 @@ def test_an_output_directory_that_exists(
 # What a run's end is to the user.
 
 
-class Panicking(FakeMachine):
-    """One whose kernel panics half-way."""
-
-    @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
-        (staging / "logs").mkdir()
-        (staging / "logs" / "kernel.log").write_text("Kernel panic")
-        raise TestbedError("the guest's kernel panicked\n  Kernel panic")
-
-
 class Interrupted(FakeMachine):
     """One during which the process is asked to end."""
 
@@ -140,9 +131,6 @@ class Interrupted(FakeMachine):
         (staging / "half").touch()
         os.kill(os.getpid(), cls.signal)
         raise AssertionError("the signal did nothing")
-
-
-RUN = ("scenario", "./Mine.toml", "--seed", "3", "--out", "run")
 
 
 def test_a_valid_run(

@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from test_builds import is_running
 from test_setup import program
-from waiting import wait_for
+from waiting import is_running, wait_for
 
 from testbed.errors import TestbedError
 from testbed.setup import environment, packages, steps

@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import VARIANT, FakeMachine, StoppedClock, machine_runs, status_of, with_machine
+from commands import (
+    RUN,
+    VARIANT,
+    FakeMachine,
+    Panicking,
+    StoppedClock,
+    machine_runs,
+    status_of,
+    with_machine,
+)
 from machine import run_scenario
 from made_record import socket_sample
-from test_cli import RUN, Panicking
 
 from testbed import cli, runner
 from testbed.machines.watching import Cost

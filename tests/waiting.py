@@ -31,3 +31,11 @@ def ends_within_its_time(processes: list[psutil.Process]) -> None:
         return not any(lives(process) for process in processes)
 
     wait_for(seen, f"the end of {processes}", END_WITHIN_S)
+
+
+def is_running(number: int) -> bool:
+    """Whether the process of that number lives."""
+    try:
+        return lives(psutil.Process(number))
+    except psutil.NoSuchProcess:
+        return False
