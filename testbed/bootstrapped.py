@@ -17,7 +17,7 @@ from testbed.errors import TestbedError
 from testbed.guest import run_in_guest
 from testbed.machines.places import Places
 from testbed.machines.virtual import START_NS
-from testbed.machines.watching import Cost, Step
+from testbed.machines.watching import Step, Usage
 from testbed.network.model import Shape
 from testbed.plan_model import Link, Plan
 from testbed.results.made_by import files_sha256
@@ -79,7 +79,7 @@ def bootstrapped_network(
     return builds.build(recipe, make, Progress(io.StringIO()), room_bytes=ROOM_BYTES)
 
 
-def bootstrap(bare: Plan, places: Places, kernel: Path, on_step: Callable[[Step], None]) -> Cost:
+def bootstrap(bare: Plan, places: Places, kernel: Path, on_step: Callable[[Step], None]) -> Usage:
     """Bootstrap a network in a machine, and leave its archive in the run's directory.
 
     Args:

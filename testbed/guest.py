@@ -9,7 +9,7 @@ from pathlib import Path
 
 from testbed.machines.places import Places, seen_by_guest
 from testbed.machines.virtual import START_NS, run_in_machine
-from testbed.machines.watching import Cost, Step
+from testbed.machines.watching import Step, Usage
 from testbed.plan_identity import identity
 from testbed.plan_model import Plan
 from testbed.seeds import derived_seed
@@ -47,7 +47,7 @@ def run_in_guest(
     start_ns: int = START_NS,
     variables: dict[str, str] | None = None,
     terminal: int | None = None,
-) -> Cost:
+) -> Usage:
     """Carry out a plan in a virtual machine.
 
     What it sees is the same for every user and in every place, and what it takes for chance

@@ -22,7 +22,7 @@ from commands import FakeMachine, StoppedClock, status_of, with_machine
 from testbed import cli, runner
 from testbed.batch import carrying_out, job
 from testbed.errors import TestbedError
-from testbed.machines.watching import Cost
+from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
 from testbed.results import read_run
 from testbed.setup import sources
@@ -66,7 +66,7 @@ class Machine(FakeMachine):
     """One that behaves as it is told."""
 
     @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **options: object) -> Cost:
+    def run(cls, _kernel: Path, _command: object, staging: Path, **options: object) -> Usage:
         plan = Plan.model_validate_json((staging / "plan.json").read_text())
         name = f"{plan.tor.variant} {plan.seed}"
         first = name not in begun()

@@ -10,7 +10,7 @@ from made_record import raw_rows, write_record
 from testbed import cli, runner, up_to_date
 from testbed.errors import TestbedError
 from testbed.machines.places import Places
-from testbed.machines.watching import Cost
+from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
 from testbed.setup.builds import Build
 from testbed.setup.ready import Ready, TorNeed
@@ -78,7 +78,7 @@ def machine_runs(monkeypatch: pytest.MonkeyPatch, machine: "type[FakeMachine]") 
 
     def run(
         plan: Plan, its: Places, kernel: Path, _on_step: object, *options: str, **_: object
-    ) -> Cost:
+    ) -> Usage:
         (its.run / "plan.json").write_text(plan.model_dump_json())
         return machine.run(kernel, options, its.run)
 
@@ -92,10 +92,10 @@ class FakeMachine:
     changed: dict[str, list[dict[str, Any]]] = {}  # noqa: RUF012 - never written to
 
     @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Usage:
         plan = Plan.model_validate_json((staging / "plan.json").read_text())
         write_record(staging, raw_rows(plan) | cls.changed)
-        return Cost(virtual_s=40.0, wall_s=8.0, cpu_s=7.5)
+        return Usage(virtual_s=40.0, wall_s=8.0, cpu_s=7.5)
 
 
 class StoppedClock(FakeMachine):
@@ -111,7 +111,7 @@ class Panicking(FakeMachine):
     """One whose kernel panics half-way."""
 
     @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Usage:
         (staging / "logs").mkdir()
         (staging / "logs" / "kernel.log").write_text("Kernel panic")
         raise TestbedError("the guest's kernel panicked\n  Kernel panic")

@@ -17,11 +17,11 @@ from commands import QUEUE_VARIANT, VARIANT
 from made_record import (
     SCENARIO,
     START_S,
-    Cost,
     finished,
 )
 
 from testbed import cli
+from testbed.machines.watching import Usage
 from testbed.plan import make_plan
 from testbed.plan_model import Plan
 from testbed.results import MachineFacts
@@ -75,7 +75,7 @@ def facts(tmp_path: Path) -> MachineFacts:
     (build / "build.json").write_text('{"name": "tor", "version": "0.4.9.11"}')
     return MachineFacts(
         machine="virtual",
-        cost=Cost(),
+        cost=Usage(virtual_s=40.0, wall_s=8.0, cpu_s=7.5),
         started=datetime(2026, 3, 1, 12, 0, tzinfo=UTC),
         ended=datetime(2026, 3, 1, 12, 0, 8, tzinfo=UTC),
         virtual_start_s=START_S - 30,

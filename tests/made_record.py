@@ -5,7 +5,6 @@ Its numbers are worked out in test_results.
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +35,6 @@ default = { rate = "100 Mbit/s" }
 middle-exit = { delay = "10 ms", loss = "0.1 %" }
 """
 FIRST_PORT = 40_000
-
-
-@dataclass(frozen=True)
-class Cost:
-    virtual_s: float = 40.0
-    wall_s: float = 8.0
-    cpu_s: float = 7.5
 
 
 def stream(number: int, began_s: float, first_s: float, last_s: float, size: int, ok: bool) -> str:

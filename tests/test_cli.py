@@ -24,7 +24,7 @@ from made_record import SCENARIO
 
 from testbed import cli, runner
 from testbed.check import Check
-from testbed.machines.watching import Cost
+from testbed.machines.watching import Usage
 from testbed.results import directory
 from testbed.scenario import SCENARIOS
 from testbed.setup.builds import Build
@@ -127,7 +127,7 @@ class Interrupted(FakeMachine):
     signal = signal.SIGTERM
 
     @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Usage:
         (staging / "half").touch()
         os.kill(os.getpid(), cls.signal)
         raise AssertionError("the signal did nothing")
@@ -149,7 +149,7 @@ def test_a_valid_run(
 def test_a_run_on_the_host(folder: Path, monkeypatch: pytest.MonkeyPatch, kept_up: bool) -> None:
     check = Check(name="processor saturation", expected="", observed="", ok=kept_up)
 
-    def run(_command: object, staging: Path, **_options: object) -> tuple[Cost, Check]:
+    def run(_command: object, staging: Path, **_options: object) -> tuple[Usage, Check]:
         return FakeMachine.run(Path(), _command, staging), check
 
     with_machine(monkeypatch, folder, Panicking)

@@ -24,7 +24,7 @@ from waiting import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_time, lives,
 from testbed.errors import TestbedError
 from testbed.machines import virtual
 from testbed.machines.virtual import run_in_machine
-from testbed.machines.watching import LOG_TAIL_LINES, Cost, Step
+from testbed.machines.watching import LOG_TAIL_LINES, Step, Usage
 from testbed.plan import make_plan
 from testbed.runner import plan_need
 from testbed.setup import cache, environment
@@ -40,7 +40,7 @@ ORDINARY_USER = 65534
 # Machines that go wrong.
 
 
-def run(kernel: Path, staging: Path, steps: list[Step] | None = None) -> Cost:
+def run(kernel: Path, staging: Path, steps: list[Step] | None = None) -> Usage:
     staging.mkdir()
     return run_in_machine(
         kernel,

@@ -25,7 +25,7 @@ from machine import run_scenario
 from made_record import socket_sample
 
 from testbed import cli, runner
-from testbed.machines.watching import Cost
+from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
 from testbed.probes.sockets import SAMPLE_INTERVAL_S
 from testbed.results import read_run
@@ -189,7 +189,7 @@ class Listening(FakeMachine):
     commands: list[str] = []  # noqa: RUF012
 
     @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Usage:
         cls.plans.append(Plan.model_validate_json((staging / "plan.json").read_text()))
         cls.commands.append(str(_command))
         return super().run(_kernel, _command, staging)
