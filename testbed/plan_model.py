@@ -134,14 +134,14 @@ class Tor(PlanPart):
         return CONFLUX[True].torrc.items() <= self.torrc_all.items()
 
 
-class Generator(PlanPart):
+class TgenProgram(PlanPart):
     """A traffic generator of the user's own, which plays both ends of every transfer."""
 
     path: str = ""
     sha256: str
 
 
-class Policy(PlanPart):
+class PlannedPolicy(PlanPart):
     """Who decides which circuits a client has, and which of them carries a stream.
 
     Attributes:
@@ -188,14 +188,14 @@ class Plan(PlanPart):
     links: tuple[Link, ...]
     paths: dict[str, tuple[str, str, str]] = {}
     shared_link: tuple[str, str] | None = None
-    policy: Policy = Policy()
+    policy: PlannedPolicy = PlannedPolicy()
     bandwidth_weights: dict[str, int] = {}
     server_by_client: dict[str, str] = {}
     traffic_by_client: dict[str, str]
     congestion_control: dict[str, str]
     competing: tuple[Competing, ...]
     tor: Tor
-    tgen: Generator | None = None
+    tgen: TgenProgram | None = None
     changes: dict[str, Value] = {}
 
     @model_validator(mode="before")
