@@ -19,7 +19,7 @@ from testbed.guest import run_in_guest
 from testbed.idle import IDLE, IDLE_S, OVER
 from testbed.machines.watching import Step
 from testbed.plan import make_plan
-from testbed.runner import carry_out, guest_places, plan_need
+from testbed.runner import carry_out, guest_folders, plan_need
 from testbed.setup import cache
 from testbed.setup.ready import ensure_ready
 
@@ -79,11 +79,11 @@ def run_network_bench(
     runs = cache.subfolder("runs")
     use = _Use()
     with results.staging(runs / "bench-network-bootstrap") as directory:
-        places = guest_places(plan, directory, ready, _say_nothing)
-        bootstrapped = bootstrap(bare_plan(plan), places, kernel, _say_nothing)
+        folders = guest_folders(plan, directory, ready, _say_nothing)
+        bootstrapped = bootstrap(bare_plan(plan), folders, kernel, _say_nothing)
     with results.staging(runs / "bench-network-idle") as directory:
-        places = guest_places(plan, directory, ready, _say_nothing)
-        run_in_guest(plan, places, kernel, use.on_step, module="testbed.idle")
+        folders = guest_folders(plan, directory, ready, _say_nothing)
+        run_in_guest(plan, folders, kernel, use.on_step, module="testbed.idle")
     run = runs / f"bench-network-{os.getpid()}"  # if it fails, its evidence stays beside it
     cost = carry_out(plan, run, messages, use.on_step, ready=ready).cost
     shutil.rmtree(run)

@@ -15,7 +15,7 @@ from pathlib import Path
 from testbed.choices import STREAM_RULES
 from testbed.errors import TestbedError
 from testbed.guest import run_in_guest
-from testbed.machines.places import Places
+from testbed.machines.folders import Folders
 from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Step, Usage
 from testbed.network.model import Shape
@@ -37,7 +37,7 @@ _RATE_BIT_PER_S = 1_000_000_000
 
 
 def bootstrapped_network(
-    plan: Plan, places: Places, kernel: Build, tor: Build, on_step: Callable[[Step], None]
+    plan: Plan, folders: Folders, kernel: Build, tor: Build, on_step: Callable[[Step], None]
 ) -> Build:
     """The network of a plan, ready for circuits: product `NETWORK`, an archive.
 
@@ -65,7 +65,7 @@ def bootstrapped_network(
         machine = folder / "machine"
         machine.mkdir()
         try:
-            bootstrap(bare, replace(places, run=machine), kernel.product("linux"), on_step)
+            bootstrap(bare, replace(folders, run=machine), kernel.product("linux"), on_step)
         except TestbedError as error:
             logs = log.with_suffix("")
             shutil.copytree(machine / "logs", logs)
@@ -79,7 +79,7 @@ def bootstrapped_network(
     return builds.build(recipe, make, Progress(io.StringIO()), room_bytes=ROOM_BYTES)
 
 
-def bootstrap(bare: Plan, places: Places, kernel: Path, on_step: Callable[[Step], None]) -> Usage:
+def bootstrap(bare: Plan, folders: Folders, kernel: Path, on_step: Callable[[Step], None]) -> Usage:
     """Bootstrap a network in a machine, and leave its archive in the run's directory.
 
     Args:
@@ -90,7 +90,7 @@ def bootstrap(bare: Plan, places: Places, kernel: Path, on_step: Callable[[Step]
     """
     return run_in_guest(
         bare,
-        replace(places, generator=None, network=None),
+        replace(folders, generator=None, network=None),
         kernel,
         lambda step: on_step(replace(step, name=f"once for this network: {step.name}")),
         module="testbed.tor.bootstrap",

@@ -9,7 +9,7 @@ from made_record import raw_rows, write_record
 
 from testbed import cli, runner, up_to_date
 from testbed.errors import TestbedError
-from testbed.machines.places import Places
+from testbed.machines.folders import Folders
 from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
 from testbed.setup.builds import Build
@@ -73,16 +73,16 @@ def with_machine(
 def machine_runs(monkeypatch: pytest.MonkeyPatch, machine: "type[FakeMachine]") -> None:
     """Put another machine in place of the one of before."""
 
-    def places(_plan: Plan, directory: Path, *_others: object) -> Places:
-        return Places(run=directory, code=directory)
+    def folders(_plan: Plan, directory: Path, *_others: object) -> Folders:
+        return Folders(run=directory, code=directory)
 
     def run(
-        plan: Plan, its: Places, kernel: Path, _on_step: object, *options: str, **_: object
+        plan: Plan, its: Folders, kernel: Path, _on_step: object, *options: str, **_: object
     ) -> Usage:
         (its.run / "plan.json").write_text(plan.model_dump_json())
         return machine.run(kernel, options, its.run)
 
-    monkeypatch.setattr(runner, "guest_places", places)
+    monkeypatch.setattr(runner, "guest_folders", folders)
     monkeypatch.setattr(runner, "run_in_guest", run)
 
 
