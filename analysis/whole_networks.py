@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars
 
 from testbed.results import Run
+from testbed.results.values import clients_of, measured_transfers, whole_transfers
 
 QUANTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
 QUARTILES = ("25 %", "75 %")
@@ -41,7 +42,7 @@ class ClientClass:
 
 def of_class(run: Run, model: str) -> polars.DataFrame:
     """The whole transfers that began before measuring ended, of the clients of a model."""
-    return _of_clients(run, model).filter("ok")
+    return whole_transfers(run, clients_of(model, run.plan.traffic_by_client))
 
 
 def client_classes(run: Run) -> Iterator[ClientClass]:
@@ -49,12 +50,12 @@ def client_classes(run: Run) -> Iterator[ClientClass]:
     models = run.plan.traffic_by_client
     by_size = sorted(set(models.values()), key=lambda one: -list(models.values()).count(one))
     for model in by_size:
-        clients = list(models.values()).count(model)
-        own, whole = _of_clients(run, model), of_class(run, model)
-        client_s = clients * run.plan.duration_s
+        clients = clients_of(model, models)
+        own, whole = measured_transfers(run, clients), whole_transfers(run, clients)
+        client_s = len(clients) * run.plan.duration_s
         yield ClientClass(
             model=model,
-            clients=clients,
+            clients=len(clients),
             first_byte_s=_quantiles(whole["time_to_first_byte_s"]),
             last_byte_s=_quantiles(whole["time_to_last_byte_s"]),
             transfers=own.height,
@@ -140,11 +141,6 @@ def shared_percent(run: Run, which: str = "") -> float | None:
     by_second = links_by_second(run)
     links = int(by_second[f"{which}links"].sum())
     return 100 * int(by_second[f"{which}shared"].sum()) / links if links else None
-
-
-def _of_clients(run: Run, model: str) -> polars.DataFrame:
-    clients = [client for client, own in run.plan.traffic_by_client.items() if own == model]
-    return run.transfers.filter("measured", polars.col("client").is_in(clients))
 
 
 def _shared(
