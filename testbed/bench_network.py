@@ -1,7 +1,7 @@
 """What a network costs by its size: memory, until it is ready, while idle, and per delivered MB.
 
-Each is a machine of its own: the network bootstrapped from nothing; resumed from what was kept, and
-idle for a minute; and a run as users run it.
+Each is a machine of its own: the network bootstrapped from nothing, unless that was done before;
+resumed from what was kept, and idle for a minute; and a run as users run it.
 """
 
 import os
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed import results
-from testbed.bootstrapped import bare_plan, bootstrap
+from testbed.bootstrapped import bootstrap_usage
 from testbed.guest import run_in_guest
 from testbed.idle import IDLE, IDLE_S, OVER
 from testbed.machines.watching import Step
@@ -31,7 +31,7 @@ class NetworkCost:
     Attributes:
         nodes: clients, relays, servers and authorities; tors: of these, those that run Tor.
         memory_mb: of the guest, at most, in the run; 1 MB = 2^20 bytes.
-        bootstrap_cpu_s: the machine in which it is bootstrapped from nothing.
+        bootstrap_cpu_s: the machine in which it was bootstrapped from nothing, when that was done.
         ready_cpu_s: a machine from its boot until all clients have a circuit, from the kept state.
         idle_cpu_s: a virtual minute without traffic.
         run_cpu_s, run_wall_s, delivered_mb: of the whole run, boot and results included.
@@ -78,11 +78,10 @@ def run_network_bench(
     kernel = ready.kernel.product("linux")
     runs = cache.subfolder("runs")
     use = _Use()
-    with results.staging(runs / "bench-network-bootstrap") as directory:
-        folders = guest_folders(plan, directory, ready, _say_nothing)
-        bootstrapped = bootstrap(bare_plan(plan), folders, kernel, _say_nothing)
     with results.staging(runs / "bench-network-idle") as directory:
         folders = guest_folders(plan, directory, ready, _say_nothing)
+        assert folders.network
+        bootstrapped = bootstrap_usage(folders.network)
         run_in_guest(plan, folders, kernel, use.on_step, module="testbed.idle")
     run = runs / f"bench-network-{os.getpid()}"  # if it fails, its evidence stays beside it
     cost = carry_out(plan, run, messages, use.on_step, ready=ready).cost

@@ -9,7 +9,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from testbed.choices import STREAM_RULES
@@ -33,6 +33,7 @@ HEAD_START_NS = 600 * 10**9
 
 ROOM_BYTES = 100_000_000
 _SHA256 = f"{NETWORK}.sha256"
+_USAGE = "usage.json"
 _RATE_BIT_PER_S = 1_000_000_000
 
 
@@ -65,13 +66,16 @@ def bootstrapped_network(
         machine = folder / "machine"
         machine.mkdir()
         try:
-            bootstrap(bare, replace(folders, run=machine), kernel.product("linux"), on_step)
+            usage = _bootstrap(
+                bare, replace(folders, run=machine), kernel.product("linux"), on_step
+            )
         except TestbedError as error:
             logs = log.with_suffix("")
             shutil.copytree(machine / "logs", logs)
             raise TestbedError(f"{error}\nits logs are in {logs}") from error
         (machine / NETWORK).rename(folder / NETWORK)
         (folder / _SHA256).write_text(sha256_of(folder / NETWORK))
+        (folder / _USAGE).write_text(json.dumps(asdict(usage)))
         shutil.rmtree(machine)
 
     if (known := builds.finished(recipe)) is not None and not _is_whole(known):
@@ -79,11 +83,15 @@ def bootstrapped_network(
     return builds.build(recipe, make, Progress(io.StringIO()), room_bytes=ROOM_BYTES)
 
 
-def bootstrap(bare: Plan, folders: Folders, kernel: Path, on_step: Callable[[Step], None]) -> Usage:
-    """Bootstrap a network in a machine, and leave its archive in the run's directory.
+def bootstrap_usage(folder: Path) -> Usage:
+    """What it took to bootstrap the network that the cache keeps in a folder, when it was made."""
+    return Usage(**json.loads((folder / _USAGE).read_text()))
 
-    Args:
-        bare: as `bare_plan` gives it.
+
+def _bootstrap(
+    bare: Plan, folders: Folders, kernel: Path, on_step: Callable[[Step], None]
+) -> Usage:
+    """Bootstrap a network in a machine, and leave its archive in the run's directory.
 
     Raises:
         TestbedError: it could not be bootstrapped.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from testbed.machines.folders import Folders, seen_by_guest
-from testbed.machines.virtual import START_NS, run_in_machine
+from testbed.machines.virtual import STALL_CPU_S, START_NS, run_in_machine
 from testbed.machines.watching import Step, Usage
 from testbed.plan_identity import identity
 from testbed.plan_model import Plan
@@ -26,6 +26,10 @@ some 16; in a large network most are idle most of the time and need 4 to 5, and 
 nothing."""
 MEMORY_MB_PER_CAPTURE = 32
 """Of the guest, for each link that is captured: two programs and their packets."""
+
+STALL_CPU_S_PER_NODE = 1.0
+"""What a node may add to one moment of the clock: hundreds of Tors that all verify a consensus at
+once took 70 s (Network19to1)."""
 
 
 def memory_mb(plan: Plan, captures: Collection[str] = ()) -> int:
@@ -75,5 +79,6 @@ def run_in_guest(
         mounts=mounts,
         entropy_seed=derived_seed(plan.seed, "entropy", bits=64),
         start_ns=start_ns,
+        stall_cpu_s=STALL_CPU_S + STALL_CPU_S_PER_NODE * len(plan.nodes),
         terminal=terminal,
     )

@@ -49,6 +49,7 @@ def run(kernel: Path, staging: Path, steps: list[Step] | None = None) -> Usage:
         memory_mb=64,
         environment={},
         on_step=lambda step: None if steps is None else steps.append(step),
+        stall_cpu_s=virtual.STALL_CPU_S,
     )
 
 
