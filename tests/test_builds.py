@@ -36,10 +36,10 @@ RECIPE = Recipe(
 BUILDER = """
 import sys, time
 from pathlib import Path
-sys.path.insert(0, {project!r})
+sys.path[:0] = [{project!r}, {project!r} + "/tests"]
 from testbed.setup import builds
 from testbed.setup.steps import Progress
-from tests.test_builds import RECIPE
+from test_builds import RECIPE
 
 def make(folder, log):
     (folder / "product").write_text("half")
