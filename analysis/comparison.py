@@ -12,14 +12,14 @@ from analysis.runs import Found
 from analysis.statistics import (
     CONFIDENCE,
     Change,
-    Figure,
+    MeanOverRuns,
     Verdict,
     change,
     pair,
     simultaneous_confidence,
 )
 from analysis.tables import Table
-from analysis.wording import NOTHING, change_text, figure_text, percent, verdict_text
+from analysis.wording import NOTHING, change_text, mean_text, percent, verdict_text
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def _table(title: str, rows: Sequence[Compared]) -> Table:
         rows=tuple(
             (
                 row.metric.label,
-                figure_text(Figure.of(row.before.values()), row.metric.digits),
-                figure_text(Figure.of(row.after.values()), row.metric.digits),
+                mean_text(MeanOverRuns.of(row.before.values()), row.metric.digits),
+                mean_text(MeanOverRuns.of(row.after.values()), row.metric.digits),
                 percent(row.change.share) if row.change else NOTHING,
                 row.words,
             )
@@ -217,7 +217,7 @@ def _note(rows: Sequence[Compared]) -> str:
 
 
 def _record(row: Compared) -> dict[str, Any]:
-    before, after = Figure.of(row.before.values()), Figure.of(row.after.values())
+    before, after = MeanOverRuns.of(row.before.values()), MeanOverRuns.of(row.after.values())
     low, high = row.change.interval if row.change and row.change.interval else (None, None)
     return {
         "metric": row.metric.key,

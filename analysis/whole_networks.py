@@ -11,6 +11,7 @@ from statistics import fmean
 import polars
 
 from testbed.results import Run
+from testbed.results.values import clients_of, measured_transfers, whole_transfers
 from testbed.traffic.models import uploads
 
 QUANTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
@@ -78,7 +79,7 @@ class NetworkUse:
 
 def of_class(run: Run, model: str) -> polars.DataFrame:
     """The whole transfers that began before measuring ended, of the clients of a model."""
-    return _of_clients(run, model).filter("ok")
+    return whole_transfers(run, clients_of(model, run.plan.traffic_by_client))
 
 
 def models_of(run: Run) -> list[str]:
@@ -90,18 +91,18 @@ def models_of(run: Run) -> list[str]:
 @cache
 def client_class(run: Run, model: str) -> ClientClass | None:
     """What the clients of a model got; None if the run has none."""
-    clients = len(_clients(run, model))
+    clients = clients_of(model, run.plan.traffic_by_client)
     if not clients:
         return None
-    own, whole = _of_clients(run, model), of_class(run, model)
+    own, whole = measured_transfers(run, clients), whole_transfers(run, clients)
     return ClientClass(
         model=model,
-        clients=clients,
+        clients=len(clients),
         first_byte_s=_quantiles(whole["time_to_first_byte_s"]),
         last_byte_s=_quantiles(whole["time_to_last_byte_s"]),
         transfers=own.height,
         failed=own.height - whole.height,
-        goodput_kb_per_s=_moved_bytes(run, model) / 1e3 / (clients * run.plan.duration_s),
+        goodput_kb_per_s=_moved_bytes(run, model) / 1e3 / (len(clients) * run.plan.duration_s),
     )
 
 
@@ -208,14 +209,6 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _clients(run: Run, model: str) -> list[str]:
-    return [client for client, own in run.plan.traffic_by_client.items() if own == model]
-
-
-def _of_clients(run: Run, model: str) -> polars.DataFrame:
-    return run.transfers.filter("measured", polars.col("client").is_in(_clients(run, model)))
-
-
 def _moved_bytes(run: Run, model: str) -> int:
     """What the clients of a model moved by their heartbeats while the run measured.
 
@@ -225,7 +218,7 @@ def _moved_bytes(run: Run, model: str) -> int:
     moved = run.delivered.filter(
         since_s > 0,
         since_s <= run.plan.duration_s,
-        polars.col("client").is_in(_clients(run, model)),
+        polars.col("client").is_in(clients_of(model, run.plan.traffic_by_client)),
     )
     return int(moved["sent_bytes" if uploads(model) else "received_bytes"].sum())
 

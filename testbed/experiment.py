@@ -11,10 +11,11 @@ import subprocess
 import time
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.check import Check
 from testbed.errors import TestbedError
 from testbed.lab.network import Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
@@ -29,7 +30,6 @@ from testbed.probes.in_effect import (
     weights_in_effect,
 )
 from testbed.probes.premise import (
-    Check,
     check_shared_link,
     checks_after,
     kept_connections,
@@ -38,7 +38,6 @@ from testbed.probes.premise import (
     seen_shared_link,
 )
 from testbed.probes.queues import queues_recorded
-from testbed.probes.record import Record
 from testbed.probes.relays import sample_relays_steadily
 from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_target
 from testbed.probes.sockets import (
@@ -49,6 +48,7 @@ from testbed.probes.sockets import (
     shared_link_tables,
 )
 from testbed.probes.system_calls import count_system_calls
+from testbed.recording import Record
 from testbed.seeds import derived_seed
 from testbed.tor.bootstrap import NETWORK, running_tors
 from testbed.tor.circuits import Circuits
@@ -128,7 +128,7 @@ def run_experiment(
             checks.append(check_spread(plan, circuits))
         checks += checks_after(plan, network, circuits, before)
         for check in checks:
-            record.checks.add(asdict(check))
+            record.checks.add(check.model_dump())
         record.step("done")
 
 

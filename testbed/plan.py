@@ -20,12 +20,12 @@ from testbed.plan_model import (
     FIXED,
     TOR,
     Competing,
-    Generator,
     Link,
     Node,
     Patch,
     Plan,
-    Policy,
+    PlannedPolicy,
+    TgenProgram,
     Tor,
 )
 from testbed.plan_older import FLAGS_BY_ROLE, KIND_BY_ROLE
@@ -137,7 +137,7 @@ def _of_sampled(
     name: str, tor: Variant, seed: int, traffic: str | None, changes: Mapping[str, Value]
 ) -> tuple[SampledScenario, Path, Parts]:
     # Reads a consensus, which takes longer to import than most plans take in all.
-    from testbed.network.drawn import read_source
+    from testbed.drawing import read_source
     from testbed.plan_sampled import expected_use, sampled_parts
 
     source = read_source(name, changes)
@@ -165,11 +165,11 @@ def _of_sampled(
     return said, file, {**parts, **sampled_parts(drawn)}
 
 
-def _policy(said: AnyScenario, file: Path, default: str) -> Policy:
+def _policy(said: AnyScenario, file: Path, default: str) -> PlannedPolicy:
     """Who decides on circuits, as a scenario says it."""
     name = said.paths.policy or default
     if name in (FIXED, TOR):
-        return Policy(name=name, entry_guards=said.paths.entry_guards)
+        return PlannedPolicy(name=name, entry_guards=said.paths.entry_guards)
     return read_policy(name, file, entry_guards=said.paths.entry_guards)
 
 
@@ -205,7 +205,7 @@ def check_output(path: Path) -> None:
         raise InputError(f"the output {path} can't be made: {there} can't be written to")
 
 
-def _check_circuits(tor: Variant, policy: Policy, file: Path) -> None:
+def _check_circuits(tor: Variant, policy: PlannedPolicy, file: Path) -> None:
     """Refuse a variant that says how many circuits a client has, beside a policy that says so."""
     if tor.parallel_circuits > 1 and policy.name != FIXED:
         raise InputError(
@@ -423,7 +423,7 @@ def _tor(variant: Variant) -> Tor:
     )
 
 
-def _generator(program: str) -> Generator:
+def _generator(program: str) -> TgenProgram:
     found = shutil.which(program)
     if found is None:
         raise InputError(f"--tgen {shown(program)}: {_why_no_program(program)}")
@@ -432,7 +432,7 @@ def _generator(program: str) -> Generator:
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise InputError(f"--tgen {path}: {error.strerror}") from error
-    return Generator(path=str(path), sha256=sha256)
+    return TgenProgram(path=str(path), sha256=sha256)
 
 
 def _why_no_program(program: str) -> str:

@@ -11,12 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from testbed.choices import CONFLUX, STREAM_RULES
 from testbed.network import model as network
 from testbed.plan_identity import identity
 from testbed.plan_older import in_todays_form
-from testbed.policies.parallel import STREAM_RULES
 from testbed.toml_file import PROJECT, Value
-from testbed.tor.choices import CONFLUX
 from testbed.variant import SharedLinkPremise, TorrcLines
 
 FIXED, TOR = "fixed", "tor"
@@ -135,14 +134,14 @@ class Tor(PlanPart):
         return CONFLUX[True].torrc.items() <= self.torrc_all.items()
 
 
-class Generator(PlanPart):
+class TgenProgram(PlanPart):
     """A traffic generator of the user's own, which plays both ends of every transfer."""
 
     path: str = ""
     sha256: str
 
 
-class Policy(PlanPart):
+class PlannedPolicy(PlanPart):
     """Who decides which circuits a client has, and which of them carries a stream.
 
     Attributes:
@@ -191,14 +190,14 @@ class Plan(PlanPart):
     paths: dict[str, tuple[str, str, str]] = {}
     shared_link: tuple[str, str] | None = None
     watched: tuple[tuple[str, str], ...] | None = None
-    policy: Policy = Policy()
+    policy: PlannedPolicy = PlannedPolicy()
     bandwidth_weights: dict[str, int] = {}
     server_by_client: dict[str, str] = {}
     traffic_by_client: dict[str, str]
     congestion_control: dict[str, str]
     competing: tuple[Competing, ...]
     tor: Tor
-    tgen: Generator | None = None
+    tgen: TgenProgram | None = None
     changes: dict[str, Value] = {}
 
     @model_validator(mode="before")

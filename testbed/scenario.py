@@ -1,7 +1,7 @@
 """What a scenario file may say: topology, links, competing streams, traffic, duration.
 
 Whether the topology has such links and nodes is checked where they meet, in `testbed.plan`; what a
-sampled network is drawn from, in `testbed.network.drawn`.
+sampled network is drawn from, in `testbed.drawing`.
 """
 
 import re
@@ -31,6 +31,7 @@ from testbed.queue_disciplines import (
 from testbed.toml_file import (
     PROJECT,
     KeyProblemError,
+    Text,
     Value,
     find_file,
     label,
@@ -84,12 +85,6 @@ def _whole_seconds(duration_s: float) -> int:
     return int(duration_s)
 
 
-def _not_blank(value: object) -> object:
-    if isinstance(value, str) and not value.strip():
-        raise ValueError("is empty")
-    return value
-
-
 def _places(value: object) -> object:
     """Pairs of relays, `ALL_RELAY_PAIRS` as it is, or how many of the busiest."""
     if value == ALL_RELAY_PAIRS:
@@ -115,7 +110,6 @@ Isolation = Annotated[str, BeforeValidator(_one_of(CAKE_ISOLATIONS))]
 Diffserv = Annotated[str, BeforeValidator(_one_of(CAKE_DIFFSERVS))]
 WholeSeconds = Annotated[Duration, AfterValidator(_whole_seconds)]
 PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
-Text = Annotated[str, BeforeValidator(_not_blank)]
 Switch = Annotated[bool, Field(strict=True)]
 Watch = Annotated[tuple[str, ...] | int | str | None, BeforeValidator(_places)]
 

@@ -18,7 +18,7 @@ from PIL import Image, ImageColor
 
 from analysis import style
 from analysis.figures import network, over_time
-from analysis.figures.distributions import MOST_STEPS, Distribution, distributions
+from analysis.figures.distributions import MOST_STEPS, CumulativeDistribution, distributions
 from analysis.figures.drawing import Drawing
 from analysis.runs import find_runs
 from testbed.plan import make_plan
@@ -53,20 +53,20 @@ def points(line: Line2D) -> list[tuple[float, float]]:
 
 
 def test_a_distribution_says_how_many_values_are_at_most_each() -> None:
-    found = Distribution.of([3.0, 1.0, 2.0, 2.0])
+    found = CumulativeDistribution.of([3.0, 1.0, 2.0, 2.0])
     assert found.values.tolist() == [1.0, 2.0, 2.0, 3.0]
     assert found.shares.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert found.count == 4
 
 
 def test_a_distribution_of_one_value() -> None:
-    found = Distribution.of([7.0])
+    found = CumulativeDistribution.of([7.0])
     assert (found.values.tolist(), found.shares.tolist()) == ([7.0], [1.0])
 
 
 def test_thinning_leaves_points_of_the_whole_distribution_close_to_each_other() -> None:
     values = np.random.default_rng(1).exponential(size=50_000)
-    found = Distribution.of(values)
+    found = CumulativeDistribution.of(values)
     assert len(found.values) <= MOST_STEPS + 1
     at_most = np.searchsorted(np.sort(values), found.values, side="right")
     assert found.shares.tolist() == (at_most / 50_000).tolist()

@@ -9,9 +9,9 @@ import pytest
 from machine import run_scenario
 
 from testbed.addresses import MOST_HOSTS, block_of, data_address
+from testbed.drawing import draw_scenario
 from testbed.errors import InputError
 from testbed.lab.calibration import calibrated_links
-from testbed.network.drawn import draw_scenario
 from testbed.network.model import Shape
 from testbed.plan import make_plan
 from testbed.plan_differences import differences

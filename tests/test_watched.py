@@ -12,8 +12,8 @@ from machine import run_scenario
 
 from testbed import cli
 from testbed.bootstrapped import bare_plan
+from testbed.drawing import draw_scenario
 from testbed.errors import InputError
-from testbed.network.drawn import draw_scenario
 from testbed.network.positions import Floats
 from testbed.plan import make_plan
 from testbed.plan_model import Plan

@@ -191,7 +191,7 @@ def _delivered_mb_per_s(run: Run) -> list[Line]:
     sent = polars.col("client").is_in(uploading)
     moved = polars.when(sent).then("sent_bytes").otherwise("received_bytes")
     table = run.delivered.with_columns(value=moved / 1e6)
-    return _lines(run, table, ["client"], metrics.clients_under_test(run))
+    return _lines(run, table, ["client"], run.clients_under_test)
 
 
 def _of_connections(run: Run, value: polars.Expr) -> list[Line]:

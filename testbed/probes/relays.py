@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from testbed.lab.network import Lab
-from testbed.probes.record import Rows
 from testbed.probes.sockets import NodeDiagSocket
+from testbed.recording import Rows
 from testbed.tor.configuration import OR_PORT
 from testbed.tor.network import TorNetwork
 

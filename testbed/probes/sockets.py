@@ -18,7 +18,7 @@ from pyroute2.netlink.diag import SOCK_DIAG_BY_FAMILY, MarshalDiag, inet_diag_re
 from pyroute2.netlink.nlsocket import NetlinkSocket
 
 from testbed.lab.network import Lab
-from testbed.probes.record import Rows
+from testbed.recording import Rows
 from testbed.tor.configuration import OR_PORT
 
 SAMPLE_INTERVAL_S = 0.5

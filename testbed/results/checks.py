@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import polars
 
+from testbed.check import Check
 from testbed.errors import TestbedError
 from testbed.network.model import FULL_SIZE_PACKET_BYTES, Shape
 from testbed.plan_model import Competing, Plan
 from testbed.results.invariants import invariants
-from testbed.results.summary import Check
 from testbed.results.tables import Recorded, Tables
 
 LOSS_CONFIDENCE = 0.9999

@@ -17,11 +17,11 @@ from pathlib import Path
 from stem import DescriptorUnavailable
 from stem.control import Controller
 
+from testbed.choices import CONGESTION_CONTROL_OPTION, asks_for_congestion_control
 from testbed.errors import TestbedError
 from testbed.lab.network import Lab
 from testbed.network.model import Kind
 from testbed.plan_model import Node, Plan
-from testbed.tor.choices import CONGESTION_CONTROL_OPTION, asks_for_congestion_control
 from testbed.tor.configuration import (
     AUTHORITY_DIR_PORT,
     AUTHORITY_OR_PORT,
