@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.metrics import HEADLINES, METRICS, Metric
+from analysis.metrics import HEADLINES, Metric, all_metrics
 from analysis.runs import Found
 from analysis.statistics import (
     CONFIDENCE,
     Change,
-    Figure,
+    MeanOverRuns,
     Verdict,
     change,
     pair,
     simultaneous_confidence,
 )
 from analysis.tables import Table
-from analysis.wording import NOTHING, change_text, figure_text, percent, verdict_text
+from analysis.wording import NOTHING, change_text, mean_text, percent, verdict_text
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,14 @@ def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
     """
     runs = {group.variant: valid for group, valid in found.valid.items()}
     first = variants[0]
+    known = all_metrics(run for valid in runs.values() for run in valid)
     numbers = {
         (metric, variant): metric.by_seed(runs.get(variant, ()))
-        for metric in METRICS
+        for metric in known
         for variant in variants
     }
     # Some metrics are of some traffic models only.
-    metrics = [one for one in METRICS if any(numbers[one, variant] for variant in variants)]
+    metrics = [one for one in known if any(numbers[one, variant] for variant in variants)]
     return [
         _compared(
             metric,
@@ -77,7 +78,7 @@ def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
             comparisons=len(variants) - 1,
         )
         for other in variants[1:]
-        for metric in metrics or METRICS
+        for metric in metrics or known
     ]
 
 
@@ -192,8 +193,8 @@ def _table(title: str, rows: Sequence[Compared]) -> Table:
         rows=tuple(
             (
                 row.metric.label,
-                figure_text(Figure.of(row.before.values()), row.metric.digits),
-                figure_text(Figure.of(row.after.values()), row.metric.digits),
+                mean_text(MeanOverRuns.of(row.before.values()), row.metric.digits),
+                mean_text(MeanOverRuns.of(row.after.values()), row.metric.digits),
                 percent(row.change.share) if row.change else NOTHING,
                 row.words,
             )
@@ -216,7 +217,7 @@ def _note(rows: Sequence[Compared]) -> str:
 
 
 def _record(row: Compared) -> dict[str, Any]:
-    before, after = Figure.of(row.before.values()), Figure.of(row.after.values())
+    before, after = MeanOverRuns.of(row.before.values()), MeanOverRuns.of(row.after.values())
     low, high = row.change.interval if row.change and row.change.interval else (None, None)
     return {
         "metric": row.metric.key,

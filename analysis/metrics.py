@@ -5,18 +5,24 @@ are made elsewhere.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import polars
 
-from analysis.whole_networks import is_drawn, shared_percent
+from analysis.whole_networks import (
+    QUANTILES,
+    ClientClass,
+    NetworkUse,
+    client_class,
+    is_drawn,
+    models_of,
+    network_use,
+)
 from testbed.errors import TestbedError
-from testbed.results import Run, stream_round_trip_ms, throughput_mb_per_s
-from testbed.results.figures import between_fences, fairness, loads_s, wire_bytes_per_byte
-from testbed.results.streaming import judged_seconds
-from testbed.results.summary import Fairness
-from testbed.traffic.models import MODELS
+from testbed.results import Run, values
+from testbed.results.summarising import distribution, relay_summaries
 
 
 @dataclass(frozen=True)
@@ -47,8 +53,8 @@ class Metric:
 
     def by_seed(self, runs: Sequence[Run]) -> Mapping[int, float]:
         """The numbers of runs of one group, by their seeds; runs without one are left out."""
-        values = {run.summary.seed: self.of(run) for run in runs}
-        return {seed: value for seed, value in values.items() if value is not None}
+        by_seed = {run.summary.seed: self.of(run) for run in runs}
+        return {seed: value for seed, value in by_seed.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -66,62 +72,31 @@ class Streamed:
     stalled_percent: float
 
 
-def clients_under_test(run: Run) -> list[str]:
-    """The clients that run the model under test: of two bulk clients both, else the one.
-
-    Raises:
-        TestbedError: the manifest's plan doesn't say what each client ran.
-    """
-    traffic = run.manifest["plan"].get("traffic_by_client", {})
-    clients = [client for client, model in traffic.items() if model == run.summary.traffic]
-    if not clients:
-        raise TestbedError(
-            f"{run.directory / 'manifest.json'}: plan.traffic_by_client names no client that runs"
-            f" {run.summary.traffic}"
-        )
-    return clients
-
-
 def transfers(run: Run) -> polars.DataFrame:
-    """The whole transfers that began before measuring ended, with their throughput in MB/s."""
-    return _under_test(run, run.transfers.filter("measured", "ok")).with_columns(
-        throughput_mb_per_s()
-    )
+    """The whole transfers, as `values.whole_transfers` has them."""
+    return values.whole_transfers(run, run.clients_under_test)
 
 
 def stream_round_trips_ms(run: Run) -> polars.Series:
     """The transfers' own round trips, request to answer; older runs have none."""
-    return transfers(run).select(stream_round_trip_ms()).to_series().drop_nulls()
+    return transfers(run)["stream_round_trip_ms"].drop_nulls()
 
 
 def circuit_round_trips_ms(run: Run) -> polars.Series:
     """The circuit round trips, of the answered probes."""
-    return _under_test(run, run.round_trips)["round_trip_ms"].drop_nulls()
+    return values.circuit_round_trips_ms(run, run.clients_under_test)
 
 
 def build_times_ms(run: Run) -> polars.Series:
     """How long the circuits took to build that carried the traffic."""
-    built = run.circuits.filter(round="measured", status="BUILT")
-    return _under_test(run, built)["since_extend_s"].drop_nulls() * 1000
-
-
-def load_times_s(run: Run) -> polars.Series:
-    """How long the whole loads took, of a model with several transfers at once; else none."""
-    model = MODELS.get(run.summary.traffic)
-    if model is None or model.at_once == 1:
-        return polars.Series([], dtype=polars.Float64)
-    return loads_s(_under_test(run, run.transfers.filter("measured")), model.at_once)
+    return values.build_times_ms(run, run.clients_under_test)
 
 
 def outliers_percent(run: Run) -> float:
     """How many of the transfers' throughputs lie outside Tukey's fences, in percent."""
-    values = transfers(run)["throughput_mb_per_s"].drop_nulls()
-    return 100 * (1 - len(between_fences(values)) / len(values)) if len(values) else 0.0
-
-
-def client_fairness(run: Run) -> Fairness | None:
-    """How alike the clients under test fared; None of a single one."""
-    return fairness(transfers(run), clients_under_test(run))
+    fenced = run.under_test.throughput_without_outliers_mb_per_s
+    known = transfers(run)["throughput_mb_per_s"].count()
+    return 100 * fenced.outliers / known if fenced and known else 0.0
 
 
 def median_window(run: Run) -> float | None:
@@ -133,58 +108,26 @@ def median_window(run: Run) -> float | None:
     ends = run.manifest["plan"].get("shared_link", ())
     if len(ends) != 2:
         raise TestbedError(f"{run.directory / 'manifest.json'}: plan.shared_link has no two ends")
-    return _median(run.sockets.filter(node=ends[1])["cwnd_segments"])
+    return distribution(run.sockets.filter(node=ends[1], peer=ends[0])["cwnd_segments"]).median
 
 
 def streamed(run: Run) -> Streamed | None:
     """What arrived of the streams of a paced model; None of the others, and if none was judged."""
-    model = MODELS.get(run.summary.traffic)
-    if model is None or model.rate_byte_per_s is None:
-        return None
-    clients = [
-        judged_seconds(run.transfers, run.delivered, client, model.rate_byte_per_s)
-        for client in clients_under_test(run)
-    ]
-    judged_s = sum(len(client.rates_byte_per_s) for client in clients)
-    if not judged_s:
+    streaming = run.under_test.streaming
+    if streaming is None or not streaming.judged_s or streaming.rate_mb_per_s.mean is None:
         return None
     return Streamed(
-        rate_kb_per_s=sum(sum(client.rates_byte_per_s) for client in clients) / judged_s / 1e3,
-        stalls_a_minute=60 * sum(len(client.stalls_s) for client in clients) / judged_s,
-        stalled_percent=100 * sum(client.short_s for client in clients) / judged_s,
+        rate_kb_per_s=1e3 * streaming.rate_mb_per_s.mean,
+        stalls_a_minute=60 * streaming.stalls / streaming.judged_s,
+        stalled_percent=100 * streaming.short_s / streaming.judged_s,
     )
 
 
-def _under_test(run: Run, table: polars.DataFrame) -> polars.DataFrame:
-    return table.filter(polars.col("client").is_in(clients_under_test(run)))
-
-
-def _of_busiest_relay(samples: polars.DataFrame, statistic: polars.Expr) -> float | None:
-    """A statistic over each relay's samples, of the relay of which it is greatest."""
-    return _number(samples.group_by("relay").agg(value=statistic)["value"].max())
-
-
-def _of_transfers(
-    column: str, statistic: Callable[[polars.Series], float | None]
-) -> Callable[[Run], float | None]:
-    return lambda run: statistic(transfers(run)[column].drop_nulls())
-
-
-def _mean(values: polars.Series) -> float | None:
-    return _number(values.mean())
-
-
-def _median(values: polars.Series) -> float | None:
-    return _number(values.median())
-
-
-def _p95(values: polars.Series) -> float | None:
-    return values.quantile(0.95, interpolation="linear")
-
-
-def _number(value: object) -> float | None:
-    """A statistic as polars gives it, whose types allow for dates."""
-    return float(value) if isinstance(value, (int, float)) else None
+def _of_busiest_relay(name: str) -> Callable[[Run], float | None]:
+    """What a relay held, of the relay that held most."""
+    return lambda run: max(
+        (float(getattr(relay, name)) for relay in relay_summaries(run.relays)), default=None
+    )
 
 
 THROUGHPUT = Metric(
@@ -194,7 +137,7 @@ THROUGHPUT = Metric(
     digits=2,
     less="slower",
     more="faster",
-    of=_of_transfers("throughput_mb_per_s", _mean),
+    of=lambda run: run.under_test.throughput_mb_per_s.mean,
 )
 TIME_TO_FIRST_BYTE = Metric(
     key="time_to_first_byte_s.mean",
@@ -203,7 +146,7 @@ TIME_TO_FIRST_BYTE = Metric(
     digits=2,
     less="faster",
     more="slower",
-    of=_of_transfers("time_to_first_byte_s", _mean),
+    of=lambda run: run.under_test.time_to_first_byte_s.mean,
 )
 TIME_TO_LAST_BYTE = Metric(
     key="time_to_last_byte_s.mean",
@@ -212,19 +155,19 @@ TIME_TO_LAST_BYTE = Metric(
     digits=2,
     less="faster",
     more="slower",
-    of=_of_transfers("time_to_last_byte_s", _mean),
+    of=lambda run: run.under_test.time_to_last_byte_s.mean,
 )
 TIME_TO_LAST_BYTE_MEDIAN = replace(
     TIME_TO_LAST_BYTE,
     key="time_to_last_byte_s.median",
     name="its median",
-    of=_of_transfers("time_to_last_byte_s", _median),
+    of=lambda run: run.under_test.time_to_last_byte_s.median,
 )
 TIME_TO_LAST_BYTE_P95 = replace(
     TIME_TO_LAST_BYTE,
     key="time_to_last_byte_s.p95",
     name="its 95th percentile",
-    of=_of_transfers("time_to_last_byte_s", _p95),
+    of=lambda run: run.under_test.time_to_last_byte_s.p95,
 )
 STREAM_ROUND_TRIP = Metric(
     key="stream_round_trip_ms.mean",
@@ -233,7 +176,7 @@ STREAM_ROUND_TRIP = Metric(
     digits=0,
     less="shorter",
     more="longer",
-    of=lambda run: _mean(stream_round_trips_ms(run)),
+    of=lambda run: its.mean if (its := run.under_test.stream_round_trip_ms) else None,
 )
 CIRCUIT_ROUND_TRIP = Metric(
     key="circuit_round_trip_ms.mean",
@@ -242,7 +185,7 @@ CIRCUIT_ROUND_TRIP = Metric(
     digits=0,
     less="shorter",
     more="longer",
-    of=lambda run: _mean(circuit_round_trips_ms(run)),
+    of=lambda run: run.under_test.circuit_round_trip_ms.mean,
 )
 CIRCUIT_BUILD_TIME = Metric(
     key="circuit_build_time_ms.mean",
@@ -251,8 +194,13 @@ CIRCUIT_BUILD_TIME = Metric(
     digits=0,
     less="shorter",
     more="longer",
-    of=lambda run: _mean(build_times_ms(run)),
+    of=lambda run: distribution(build_times_ms(run)).mean,
 )
+
+
+def _of_network(of: Callable[[NetworkUse], float | None]) -> Callable[[Run], float | None]:
+    return lambda run: of(network_use(run)) if is_drawn(run) else None
+
 
 SHARED_LINKS = Metric(
     key="shared_links_percent",
@@ -261,8 +209,54 @@ SHARED_LINKS = Metric(
     digits=1,
     less="less shared",
     more="more shared",
-    of=lambda run: shared_percent(run) if is_drawn(run) else None,
+    of=_of_network(lambda use: use.shared_percent),
 )
+SHARED_UNDIRECTED_LINKS = replace(
+    SHARED_LINKS,
+    key="shared_undirected_links_percent",
+    name="shared undirected links",
+    of=_of_network(lambda use: use.undirected_shared_percent),
+)
+ACTIVE_CIRCUITS = Metric(
+    key="active_circuits",
+    name="active circuits",
+    unit="in a second",
+    digits=1,
+    less="less active",
+    more="more active",
+    of=_of_network(lambda use: use.active_circuits),
+)
+ACTIVE_LINKS = replace(
+    ACTIVE_CIRCUITS,
+    key="active_links",
+    name="active links",
+    of=_of_network(lambda use: use.active_links),
+)
+RELAYS_USE = Metric(
+    key="relays_use_percent.mean",
+    name="relays' use of their rates",
+    unit="%",
+    digits=1,
+    less="less used",
+    more="more used",
+    of=_of_network(lambda use: use.mean_use_percent),
+)
+BUSIEST_RELAYS_USE = replace(
+    RELAYS_USE,
+    key="relays_use_percent.max",
+    name="busiest relay's use",
+    of=_of_network(lambda use: use.busiest_use_percent),
+)
+
+OF_NETWORKS = (
+    SHARED_LINKS,
+    SHARED_UNDIRECTED_LINKS,
+    ACTIVE_CIRCUITS,
+    ACTIVE_LINKS,
+    RELAYS_USE,
+    BUSIEST_RELAYS_USE,
+)
+"""How busy relays and the links between them were; of drawn networks only."""
 
 LOAD_TIME = Metric(
     key="load_s.mean",
@@ -271,13 +265,15 @@ LOAD_TIME = Metric(
     digits=1,
     less="faster",
     more="slower",
-    of=lambda run: _mean(load_times_s(run)),
+    of=lambda run: load.mean if (load := run.under_test.load_s) else None,
 )
 THROUGHPUT_WITHOUT_OUTLIERS = replace(
     THROUGHPUT,
     key="throughput_without_outliers_mb_per_s.mean",
     name="without outliers",
-    of=_of_transfers("throughput_mb_per_s", lambda values: _mean(between_fences(values))),
+    of=lambda run: (
+        its.mean if (its := run.under_test.throughput_without_outliers_mb_per_s) else None
+    ),
 )
 JAIN_INDEX = Metric(
     key="fairness.jain_index",
@@ -286,7 +282,7 @@ JAIN_INDEX = Metric(
     digits=3,
     less="less fair",
     more="fairer",
-    of=lambda run: found.jain_index if (found := client_fairness(run)) else None,
+    of=lambda run: its.jain_index if (its := run.under_test.fairness) else None,
 )
 LARGEST_DIFFERENCE = Metric(
     key="fairness.largest_difference",
@@ -295,7 +291,7 @@ LARGEST_DIFFERENCE = Metric(
     digits=1,
     less="fairer",
     more="less fair",
-    of=lambda run: 100 * found.largest_difference if (found := client_fairness(run)) else None,
+    of=lambda run: 100 * its.largest_difference if (its := run.under_test.fairness) else None,
 )
 
 CONNECTIONS = Metric(
@@ -305,13 +301,13 @@ CONNECTIONS = Metric(
     digits=0,
     less="cheaper",
     more="dearer",
-    of=lambda run: _of_busiest_relay(run.relays, polars.max("connections")),
+    of=_of_busiest_relay("connections"),
 )
 SOCKETS = replace(
     CONNECTIONS,
     key="relays.sockets",
     name="sockets of a relay",
-    of=lambda run: _of_busiest_relay(run.relays, polars.max("sockets")),
+    of=_of_busiest_relay("sockets"),
 )
 TOR_MEMORY = Metric(
     key="relays.tor_memory_mb",
@@ -320,13 +316,13 @@ TOR_MEMORY = Metric(
     digits=1,
     less="cheaper",
     more="dearer",
-    of=lambda run: _of_busiest_relay(run.relays, polars.max("tor_memory_bytes") / 1e6),
+    of=_of_busiest_relay("tor_memory_mb"),
 )
 SOCKET_MEMORY = replace(
     TOR_MEMORY,
     key="relays.socket_memory_mb",
     name="memory of a relay's sockets",
-    of=lambda run: _of_busiest_relay(run.relays, polars.mean("socket_memory_bytes") / 1e6),
+    of=_of_busiest_relay("socket_memory_mb"),
 )
 WIRE_BYTES = Metric(
     key="wire_bytes_per_byte",
@@ -335,7 +331,7 @@ WIRE_BYTES = Metric(
     digits=3,
     less="cheaper",
     more="dearer",
-    of=lambda run: wire_bytes_per_byte(run.plan, run.links, run.transfers, run.delivered),
+    of=lambda run: values.wire_bytes_per_byte(run.plan, run),
 )
 CPU = Metric(
     key="cost.cpu_s_per_mb",
@@ -372,7 +368,58 @@ METRICS = (
     STREAM_ROUND_TRIP,
     CIRCUIT_ROUND_TRIP,
     CIRCUIT_BUILD_TIME,
-    SHARED_LINKS,
+    *OF_NETWORKS,
     *COSTS,
 )
 """What `compare` compares variants by: of a run's transfers, probes, circuits and relays."""
+
+
+def all_metrics(runs: Iterable[Run]) -> list[Metric]:
+    """`METRICS`, and for runs of drawn networks those of each class of their clients."""
+    models = dict.fromkeys(model for run in runs if is_drawn(run) for model in models_of(run))
+    return [*METRICS, *(metric for model in models for metric in _of_class(model))]
+
+
+def _of_class(model: str) -> Iterator[Metric]:
+    """What the clients of a traffic model got."""
+    for like, attribute in (
+        (TIME_TO_FIRST_BYTE, "first_byte_s"),
+        (TIME_TO_LAST_BYTE, "last_byte_s"),
+    ):
+        for quantile, share in QUANTILES.items():
+            yield replace(
+                like,
+                key=f"by_class.{model}.{like.key.partition('.')[0]}.p{100 * share:g}",
+                name=f"{model}: {like.name}, {quantile}",
+                of=partial(_figure_of_class, model, partial(_quantile_of, attribute, quantile)),
+            )
+    yield Metric(
+        key=f"by_class.{model}.failed_percent",
+        name=f"{model}: failed transfers",
+        unit="%",
+        digits=1,
+        less="less often failing",
+        more="more often failing",
+        of=partial(_figure_of_class, model, lambda found: found.failed_percent),
+    )
+    yield Metric(
+        key=f"by_class.{model}.goodput_kb_per_s",
+        name=f"{model}: goodput",
+        unit="kB/s",
+        digits=1,
+        less="slower",
+        more="faster",
+        of=partial(_figure_of_class, model, lambda found: found.goodput_kb_per_s),
+    )
+
+
+def _figure_of_class(
+    model: str, figure: Callable[[ClientClass], float | None], run: Run
+) -> float | None:
+    found = client_class(run, model) if is_drawn(run) else None
+    return figure(found) if found else None
+
+
+def _quantile_of(attribute: str, quantile: str, found: ClientClass) -> float | None:
+    times_s: Mapping[str, float | None] = getattr(found, attribute)
+    return times_s[quantile]

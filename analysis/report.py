@@ -14,10 +14,11 @@ from analysis.figures.differences import differences
 from analysis.figures.distributions import distributions
 from analysis.figures.network import networks
 from analysis.figures.over_time import over_time
+from analysis.figures.relays_use import relays_used
 from analysis.figures.sweeps import sweeps
 from analysis.page import slug
 from analysis.runs import Found, Group, find_runs
-from analysis.tables import left_out_table, run_tables
+from analysis.tables import TableMaker, left_out_table, run_tables
 from testbed.errors import InputError, TestbedError
 from testbed.results import Run, read_run
 from testbed.results.summary import SUMMARY
@@ -28,11 +29,14 @@ Section = tuple[str, str]
 """Heading, and content as HTML."""
 
 
-def write_report(directory: Path, file: Path, *, mixed: bool = False) -> Found:
+def write_report(
+    directory: Path, file: Path, *, mixed: bool = False, of_papers: Sequence[TableMaker] = ()
+) -> Found:
     """Write the report of the runs below a directory; figures and tables lie beside the file.
 
     Args:
         mixed: as of `read_runs`.
+        of_papers: as of `run_tables`.
 
     Returns:
         The runs that it is of, and those that were left out.
@@ -45,7 +49,7 @@ def write_report(directory: Path, file: Path, *, mixed: bool = False) -> Found:
     found = _readable(find_runs(directory, mixed=mixed))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        sections = list(_sections(found, directory, page.Folder(file.parent)))
+        sections = list(_sections(found, of_papers, directory, page.Folder(file.parent)))
         text = page.page(f"Runs in {directory.resolve().name}", sections)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -79,10 +83,12 @@ def _problem(run: Run) -> str | None:
     return None
 
 
-def _sections(found: Found, directory: Path, folder: page.Folder) -> Iterator[Section]:
+def _sections(
+    found: Found, of_papers: Sequence[TableMaker], directory: Path, folder: page.Folder
+) -> Iterator[Section]:
     runs = [run for part in found.parts for runs in part.valid.values() for run in runs]
     looks = style.looks(group.variant for part in found.parts for group in part.valid)
-    yield "Results", _results(found, folder)
+    yield "Results", _results(found, of_papers, folder)
     yield "Left out", _left_out(found, directory, folder)
     if not runs:
         return
@@ -106,13 +112,15 @@ def _figures(part: Found, looks: style.Looks, folder: page.Folder) -> Iterator[S
         yield f"{scenario}{of}", _scenario(_only(part.valid, scenario=scenario), looks, folder)
 
 
-def _results(found: Found, folder: page.Folder) -> str:
+def _results(found: Found, of_papers: Sequence[TableMaker], folder: page.Folder) -> str:
     number = sum(part.count for part in found.parts)
     words = [f"{number} runs count, {len(found.left_out)} are left out."]
     if found.apart:
         words += ["They were not all made by the same. What was made by others stands apart:"]
         words += [f"{part.count} runs were made by {part.made_by}." for part in found.parts]
-    return "".join(map(page.paragraph, words)) + "".join(map(folder.table, run_tables(found)))
+    return "".join(map(page.paragraph, words)) + "".join(
+        map(folder.table, run_tables(found, of_papers))
+    )
 
 
 def _scenario(groups: Runs, looks: style.Looks, folder: page.Folder) -> str:
@@ -123,6 +131,7 @@ def _scenario(groups: Runs, looks: style.Looks, folder: page.Folder) -> str:
         parts.append(page.subheading(f"{traffic}, {duration_s:g} s"))
         parts += _comparison(same, looks, folder)
         parts += map(folder.figure, over_time(same, looks))
+        parts += map(folder.figure, relays_used(same))
     return "".join(parts)
 
 

@@ -9,28 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.metrics import clients_under_test
-from analysis.published import (
+from analysis.order import (
     BASELINE,
-    COMPARED,
     IN_BUNDLES,
-    OF_2021,
-    TABLE_4_TRAFFIC,
-    TWO_CLIENTS,
+    SCENARIO_ORDER,
+    TRAFFIC_ORDER,
+    USUAL_TRAFFIC,
+    VARIANT_ORDER,
 )
 from testbed.errors import InputError, TestbedError
 from testbed.plan_differences import differences
 from testbed.results import Run, read_run
-
-_EIGHT_CLIENTS = (BASELINE, "DroppingRemaining", "SharedDropping")
-SCENARIO_ORDER = (
-    *_EIGHT_CLIENTS,
-    *(f"{scenario}{IN_BUNDLES}" for scenario in _EIGHT_CLIENTS),
-    *TWO_CLIENTS,
-)
-VARIANT_ORDER = (*COMPARED, *(f"{variant}{OF_2021}" for variant in COMPARED))
-TRAFFIC_ORDER = ("bulk", "audio", "video", "web")
-"""What comes first in tables and figures; others follow by name."""
 
 _RUN_FILES = {"summary.json", "manifest.json", "error.txt"}
 
@@ -52,7 +41,7 @@ class Group:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Where the group stands in a table: by variant, then by scenario, as in the paper."""
+        """Where the group stands in a table: by variant, then by scenario."""
         return (
             _place(self.variant, VARIANT_ORDER),
             _place(self.traffic, TRAFFIC_ORDER),
@@ -62,10 +51,8 @@ class Group:
 
     @property
     def label(self) -> str:
-        """The scenario, and the traffic if it is another than the published one."""
-        return (
-            self.scenario if self.traffic == TABLE_4_TRAFFIC else f"{self.scenario}-{self.traffic}"
-        )
+        """The scenario, and the traffic if it is another than the usual."""
+        return self.scenario if self.traffic == USUAL_TRAFFIC else f"{self.scenario}-{self.traffic}"
 
     @property
     def baseline(self) -> "Group":
@@ -75,7 +62,7 @@ class Group:
 
     @property
     def in_bundles(self) -> bool:
-        """Whether it is a scenario of the paper with links that carry TCP's bundles whole."""
+        """Whether it is one of the testbed's scenarios whose links carry TCP's bundles whole."""
         return self.scenario in SCENARIO_ORDER and self.scenario.endswith(IN_BUNDLES)
 
 
@@ -140,7 +127,7 @@ def read_runs(folders: Iterable[Path], *, mixed: bool = False) -> Found:
     for folder in folders:
         try:
             run = read_run(folder)
-            clients_under_test(run)
+            _ = run.clients_under_test
         except TestbedError as error:
             left_out.append(f"{folder}: {error}")
             continue

@@ -25,8 +25,8 @@ MOST_RUNS = 1000
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure over runs: the mean of their numbers, and the standard deviation of these.
+class MeanOverRuns:
+    """The mean of runs' numbers, and the standard deviation of these.
 
     `deviation` divides by n - 1 and is None of one run.
     """
@@ -35,8 +35,8 @@ class Figure:
     deviation: float | None
 
     @classmethod
-    def of(cls, values: Iterable[float | None]) -> "Figure | None":
-        """The figure of runs, some of which may have none; None if none has."""
+    def of(cls, values: Iterable[float | None]) -> "MeanOverRuns | None":
+        """That of runs, some of which may have no number; None if none has."""
         known = [value for value in values if value is not None]
         if not known:
             return None

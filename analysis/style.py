@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 from matplotlib.typing import RcKeyType
 
-from analysis.published import COMPARED
+from analysis.order import FIRST_VARIANTS
 
 Look = dict[str, Any]
 """Colour, style and width of a line, as matplotlib's keywords."""
@@ -45,7 +45,7 @@ DOTS_PER_INCH = 150
 
 _WIDTH_INCHES = 7.2
 _LEAST_PANEL_INCHES = 1.7
-LEFT_INCHES, _RIGHT_INCHES, _BOTTOM_INCHES = 0.78, 0.14, 0.45
+LEFT_INCHES, _RIGHT_INCHES, _BOTTOM_INCHES = 0.9, 0.14, 0.45
 _TITLE_INCHES, _LEGEND_INCHES = 0.28, 0.26
 _GAP_INCHES = 0.2
 
@@ -82,14 +82,14 @@ def looks(variants: Iterable[str]) -> Looks:
 
     That of vanilla and pctls never changes; the others' follow in the order of their names.
     """
-    others = sorted(set(variants).difference(COMPARED))
+    others = sorted(set(variants).difference(FIRST_VARIANTS))
     return {
         name: {
             "color": COLOURS[number % len(COLOURS)],
             "linestyle": LINE_STYLES[number % len(LINE_STYLES)],
             "linewidth": LINE_WIDTH_POINTS,
         }
-        for number, name in enumerate((*COMPARED, *others))
+        for number, name in enumerate((*FIRST_VARIANTS, *others))
     }
 
 

@@ -3,23 +3,23 @@
 import math
 
 from analysis.metrics import Metric
-from analysis.statistics import MOST_RUNS, Change, Figure, Interval, Verdict
+from analysis.statistics import MOST_RUNS, Change, Interval, MeanOverRuns, Verdict
 
 NOTHING = "-"
 _MOST_PERCENT = 9999
 
 
-def figure_text(figure: Figure | None, digits: int) -> str:
+def mean_text(over_runs: MeanOverRuns | None, digits: int) -> str:
     """Such as "0.37 ± 0.04"; without ± of a single run.
 
     With so many digits behind the point, or more where a small mean would have less than two.
     """
-    if figure is None:
+    if over_runs is None:
         return NOTHING
-    if digits and figure.mean:
-        digits = max(digits, 1 - math.floor(math.log10(abs(figure.mean))))
-    spread = "" if figure.deviation is None else f" ± {figure.deviation:.{digits}f}"
-    return f"{figure.mean:.{digits}f}{spread}"
+    if digits and over_runs.mean:
+        digits = max(digits, 1 - math.floor(math.log10(abs(over_runs.mean))))
+    spread = "" if over_runs.deviation is None else f" ± {over_runs.deviation:.{digits}f}"
+    return f"{over_runs.mean:.{digits}f}{spread}"
 
 
 def percent(share: float) -> str:

@@ -16,7 +16,7 @@ Relays = NDArray[np.int32]
 _MOST_ATTEMPTS = 1000
 
 
-class Circuits(NamedTuple):
+class DrawnCircuits(NamedTuple):
     """The relays of circuits; the last is an exit, or a middle in internal circuits."""
 
     guards: Relays
@@ -24,7 +24,7 @@ class Circuits(NamedTuple):
     lasts: Relays
 
 
-def draw(positions: Positions, circuits: int, *, per_client: int, seed: int) -> Circuits:
+def draw(positions: Positions, circuits: int, *, per_client: int, seed: int) -> DrawnCircuits:
     """Circuits with independent relays, as in Algorithm 1; or kept apart as Tor does.
 
     Each place has random numbers of its own, so that a seed gives the same guards whatever exits
@@ -42,7 +42,7 @@ def draw(positions: Positions, circuits: int, *, per_client: int, seed: int) -> 
     in_order = clients * per_client == circuits
     of_clients = _relays(positions.guard, clients, f"guard {seed}", in_order=in_order)
     guards = np.repeat(of_clients, per_client)[:circuits]
-    drawn = Circuits(
+    drawn = DrawnCircuits(
         guards,
         _relays(positions.middle, circuits, f"middle {seed}"),
         _relays(positions.last, circuits, f"last {seed}"),
@@ -65,7 +65,7 @@ def _relays(probabilities: Floats, count: int, purpose: str, *, in_order: bool =
     return relays
 
 
-def _kept_apart(drawn: Circuits, positions: Positions, seed: int) -> Circuits:
+def _kept_apart(drawn: DrawnCircuits, positions: Positions, seed: int) -> DrawnCircuits:
     """The circuits with relays drawn again until none conflicts with another of its circuit.
 
     In Tor's order: the last relay stays, the guard is another one if it conflicts with it, then
@@ -81,7 +81,7 @@ def _kept_apart(drawn: Circuits, positions: Positions, seed: int) -> Circuits:
         positions,
         f"middle again {seed}",
     )
-    return Circuits(guards, middles, drawn.lasts)
+    return DrawnCircuits(guards, middles, drawn.lasts)
 
 
 def _redrawn(

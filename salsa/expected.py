@@ -47,7 +47,7 @@ _NEGLIGIBLE_LINKS = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedLinks:
     """Expected numbers, as `salsa.links.Links` counts them.
 
     Attributes:
@@ -67,7 +67,9 @@ class Expected:
     circuits_with_two: float | None
 
 
-def expected(positions: Positions, circuits: int, *, per_client: int, undirected: bool) -> Expected:
+def expected(
+    positions: Positions, circuits: int, *, per_client: int, undirected: bool
+) -> ExpectedLinks:
     """What `draw` and `count_links` give on average.
 
     Raises:
@@ -84,7 +86,7 @@ def expected(positions: Positions, circuits: int, *, per_client: int, undirected
     if per_client == 1:
         by_parts = _by_parts(pairs, circuits)
         with_one, with_two = _circuits_by_shared(groups, pairs, circuits, undirected=undirected)
-    return Expected(
+    return ExpectedLinks(
         links=_links(pairs, circuits, per_client),
         guard_middle=_links(
             _pairs(groups, undirected=undirected, second=False), circuits, per_client

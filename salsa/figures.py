@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.figures.drawing import Drawing
-from salsa import published
+from papers.hydra import shared_links as published
 from salsa.cases import MIXTURE, PAPER_CIRCUITS, Case
 from salsa.simulation import Job, Result, carry_out
 from testbed.network.consensus import Consensus

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from salsa.drawing import Circuits
+from salsa.drawing import DrawnCircuits
 
 Counts = NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class Links:
     circuits_by_shared: Counts
 
 
-def count_links(circuits: Circuits, relays: int, *, undirected: bool) -> Links:
+def count_links(circuits: DrawnCircuits, relays: int, *, undirected: bool) -> Links:
     """Count the links of circuits.
 
     All parts are sorted once by their link, each with its place in the low bits: that is what a

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from salsa.cases import Case
-from salsa.drawing import Circuits
+from salsa.drawing import DrawnCircuits
 from salsa.links import count_links
 from salsa.simulation import Estimate, simulate
 from testbed.errors import InputError
@@ -58,7 +58,7 @@ def compare(
         )
     columns = numbers.reshape(len(circuits), 3).T.astype(np.int32)
     counted = count_links(
-        Circuits(*map(np.ascontiguousarray, columns)), len(names), undirected=case.undirected
+        DrawnCircuits(*map(np.ascontiguousarray, columns)), len(names), undirected=case.undirected
     )
     seen = 100 * counted.by_parts[2:].sum() / counted.by_parts.sum()
     of_as_many = replace(case, circuits=len(circuits), scale=1.0)

@@ -13,11 +13,12 @@ import numpy as np
 from analysis import page
 from analysis.figures.drawing import Drawing
 from analysis.tables import Table
-from salsa import figures, published
+from papers.hydra import shared_links as published
+from papers.hydra.shared_links import Span
+from salsa import figures
 from salsa.cases import MIXTURE, PAPER_CIRCUITS, Case, Rule
 from salsa.figures import KINDS, name_of
 from salsa.positions import exits_by_class, positions, rules_told
-from salsa.published import Span
 from salsa.simulation import Estimate, Result, carry_out
 from testbed.errors import InputError
 from testbed.network.consensus import Consensus

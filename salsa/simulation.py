@@ -60,7 +60,7 @@ class Shares(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Network:
+class ConsensusCounts:
     """The consensus that a case was carried out in.
 
     Attributes:
@@ -88,7 +88,7 @@ class Result:
             doesn't tell.
     """
 
-    network: Network
+    network: ConsensusCounts
     case: Case
     seeds: int
     links: Shares
@@ -189,12 +189,12 @@ def records(results: Iterable[Result]) -> list[dict[str, object]]:
     return [_record(result) for result in results]
 
 
-def _network(consensus: Consensus, case: Case) -> Network:
+def _network(consensus: Consensus, case: Case) -> ConsensusCounts:
     classes = relay_classes(consensus.relays)
     exits = int((classes & 2 > 0).sum())
     if case.exit_class is not None and case.exit_class != MIXTURE:
         exits = exits_by_class(consensus, case.exit_class)
-    return Network(
+    return ConsensusCounts(
         consensus=consensus.name,
         day=consensus.day,
         relays=len(classes),

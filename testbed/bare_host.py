@@ -22,7 +22,7 @@ from testbed.lab.network import Lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.machines.watching import failure, told_error
 from testbed.plan_model import Node, Plan
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.setup.builds import Build
 from testbed.setup.environment import variables
 from testbed.setup.steps import dying_with_us, end_group

@@ -21,7 +21,7 @@ from testbed.bare_host import BareCost, deliver_on_bare_host
 from testbed.guest import run_in_guest
 from testbed.plan import make_plan
 from testbed.plan_model import Plan
-from testbed.runner import carry_out, guest_places, plan_need
+from testbed.runner import carry_out, guest_folders, plan_need
 from testbed.setup import cache
 from testbed.setup.ready import ensure_ready
 from testbed.traffic.tgen_log import generator_log, read_heartbeats
@@ -147,7 +147,7 @@ def _count(
     ready = ensure_ready(messages, [plan_need(plan)])
     run_in_guest(
         plan,
-        guest_places(plan, directory, ready, lambda _step: None),
+        guest_folders(plan, directory, ready, lambda _step: None),
         ready.kernel.product("linux"),
         lambda _step: None,
         "--counting",

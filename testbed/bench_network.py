@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed import results
-from testbed.bootstrapped import bootstrap_cost
+from testbed.bootstrapped import bootstrap_usage
 from testbed.guest import run_in_guest
 from testbed.idle import IDLE, IDLE_S, OVER
 from testbed.machines.watching import Step
 from testbed.plan import make_plan
-from testbed.runner import carry_out, guest_places, plan_need
+from testbed.runner import carry_out, guest_folders, plan_need
 from testbed.setup import cache
 from testbed.setup.ready import ensure_ready
 
@@ -79,10 +79,10 @@ def run_network_bench(
     runs = cache.subfolder("runs")
     use = _Use()
     with results.staging(runs / "bench-network-idle") as directory:
-        places = guest_places(plan, directory, ready, _say_nothing)
-        assert places.network
-        bootstrapped = bootstrap_cost(places.network)
-        run_in_guest(plan, places, kernel, use.on_step, module="testbed.idle")
+        folders = guest_folders(plan, directory, ready, _say_nothing)
+        assert folders.network
+        bootstrapped = bootstrap_usage(folders.network)
+        run_in_guest(plan, folders, kernel, use.on_step, module="testbed.idle")
     run = runs / f"bench-network-{os.getpid()}"  # if it fails, its evidence stays beside it
     cost = carry_out(plan, run, messages, use.on_step, ready=ready).cost
     shutil.rmtree(run)

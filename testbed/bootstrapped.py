@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from testbed.choices import STREAM_RULES
 from testbed.errors import TestbedError
 from testbed.guest import run_in_guest
-from testbed.machines.places import Places
+from testbed.machines.folders import Folders
 from testbed.machines.virtual import START_NS
-from testbed.machines.watching import Cost, Step
+from testbed.machines.watching import Step, Usage
 from testbed.network.model import Shape
 from testbed.plan_model import Link, Plan
-from testbed.policies.parallel import STREAM_RULES
 from testbed.results.made_by import files_sha256
 from testbed.setup import builds
 from testbed.setup.builds import Build, Ingredient, Recipe
@@ -33,12 +33,12 @@ HEAD_START_NS = 600 * 10**9
 
 ROOM_BYTES = 100_000_000
 _SHA256 = f"{NETWORK}.sha256"
-_COST = "cost.json"
+_USAGE = "usage.json"
 _RATE_BIT_PER_S = 1_000_000_000
 
 
 def bootstrapped_network(
-    plan: Plan, places: Places, kernel: Build, tor: Build, on_step: Callable[[Step], None]
+    plan: Plan, folders: Folders, kernel: Build, tor: Build, on_step: Callable[[Step], None]
 ) -> Build:
     """The network of a plan, ready for circuits: product `NETWORK`, an archive.
 
@@ -66,14 +66,16 @@ def bootstrapped_network(
         machine = folder / "machine"
         machine.mkdir()
         try:
-            cost = _bootstrap(bare, replace(places, run=machine), kernel.product("linux"), on_step)
+            usage = _bootstrap(
+                bare, replace(folders, run=machine), kernel.product("linux"), on_step
+            )
         except TestbedError as error:
             logs = log.with_suffix("")
             shutil.copytree(machine / "logs", logs)
             raise TestbedError(f"{error}\nits logs are in {logs}") from error
         (machine / NETWORK).rename(folder / NETWORK)
         (folder / _SHA256).write_text(sha256_of(folder / NETWORK))
-        (folder / _COST).write_text(json.dumps(asdict(cost)))
+        (folder / _USAGE).write_text(json.dumps(asdict(usage)))
         shutil.rmtree(machine)
 
     if (known := builds.finished(recipe)) is not None and not _is_whole(known):
@@ -81,12 +83,14 @@ def bootstrapped_network(
     return builds.build(recipe, make, Progress(io.StringIO()), room_bytes=ROOM_BYTES)
 
 
-def bootstrap_cost(folder: Path) -> Cost:
+def bootstrap_usage(folder: Path) -> Usage:
     """What it took to bootstrap the network that the cache keeps in a folder, when it was made."""
-    return Cost(**json.loads((folder / _COST).read_text()))
+    return Usage(**json.loads((folder / _USAGE).read_text()))
 
 
-def _bootstrap(bare: Plan, places: Places, kernel: Path, on_step: Callable[[Step], None]) -> Cost:
+def _bootstrap(
+    bare: Plan, folders: Folders, kernel: Path, on_step: Callable[[Step], None]
+) -> Usage:
     """Bootstrap a network in a machine, and leave its archive in the run's directory.
 
     Raises:
@@ -94,7 +98,7 @@ def _bootstrap(bare: Plan, places: Places, kernel: Path, on_step: Callable[[Step
     """
     return run_in_guest(
         bare,
-        replace(places, generator=None, network=None),
+        replace(folders, generator=None, network=None),
         kernel,
         lambda step: on_step(replace(step, name=f"once for this network: {step.name}")),
         module="testbed.tor.bootstrap",
@@ -118,6 +122,8 @@ def bare_plan(plan: Plan) -> Plan:
             "server_by_client": {},
             "bandwidth_weights": {},
             "shared_link": None,
+            "watched": None,
+            "changes": {},
             "paths": plan.paths if plan.tor.conflux else {},
             "competing": (),
             # Which Tor it is, its build says.
@@ -134,7 +140,7 @@ def bare_plan(plan: Plan) -> Plan:
             ),
             "tgen": None,
             # What a policy does is done later.
-            "policy": plan.policy.model_copy(update={"source": None}),
+            "policy": plan.policy.model_copy(update={"text": None}),
         }
     )
 

@@ -8,20 +8,27 @@ import argparse
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.table import Table
 
 from salsa import options as salsa_options
+from testbed.ending import (
+    BAD_INPUT,
+    DIFFERS,
+    FAILED,
+    INTERRUPTED,
+    PREMISE_FAILED,
+    VALID,
+    end_on_signals,
+)
 from testbed.errors import InputError, TestbedError, reason_of
 from testbed.setup.doctor import print_doctor
 from testbed.setup.ready import ensure_ready, tor_need
@@ -33,15 +40,10 @@ if TYPE_CHECKING:
     from testbed.batch import Slurm
     from testbed.toml_file import Value
 
-VALID, FAILED, BAD_INPUT, PREMISE_FAILED = 0, 1, 2, 3
-DIFFERS = 3
-INTERRUPTED = 130
-"""The exit status of each command; see --help."""
+__all__ = ["BAD_INPUT", "DIFFERS", "FAILED", "INTERRUPTED", "PREMISE_FAILED", "VALID", "main"]
 
 SETUP_VARIANTS = ("vanilla", "pctls")
 """The variants that `setup` builds ahead of their first run."""
-
-_INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """No fault of the program that a trace would help to find."""
@@ -209,9 +211,10 @@ def _cluster(given: argparse.Namespace) -> "Slurm | None":
 def _tables(given: argparse.Namespace, messages: Console) -> int:
     from analysis.runs import find_runs
     from analysis.tables import as_csv, as_markdown, print_tables, run_tables
+    from papers import TABLES
 
     found = find_runs(given.directory, mixed=given.mixed)
-    tables = run_tables(found)
+    tables = run_tables(found, TABLES)
     if given.json:
         content = {"tables": [asdict(table) for table in tables], "left_out": found.left_out}
         print(json.dumps(content, indent=1))
@@ -233,9 +236,10 @@ def _report(given: argparse.Namespace, messages: Console) -> int:
 
 def _write_report(directory: Path, out: Path | None, messages: Console, *, mixed: bool) -> None:
     from analysis.report import write_report
+    from papers import TABLES
 
     file = out or directory / "report" / "report.html"
-    found = write_report(directory, file, mixed=mixed)
+    found = write_report(directory, file, mixed=mixed, of_papers=TABLES)
     _tell_left_out(found.left_out, messages)
     _tell_parts(found, messages)
     messages.print(f"report in {file}", markup=False, highlight=False, soft_wrap=True)
@@ -292,8 +296,8 @@ def _distil_places(given: argparse.Namespace, messages: Console) -> int:
 
 
 def _network(given: argparse.Namespace, messages: Console) -> int:
+    from testbed.drawing import read_source
     from testbed.network import show
-    from testbed.network.drawn import read_source
     from testbed.network.summary import over_seeds, summary
 
     if given.seeds and given.map:
@@ -310,7 +314,8 @@ def _network(given: argparse.Namespace, messages: Console) -> int:
     if given.map:
         from analysis.figures.network_map import network_map
 
-        network_map(drawn).save_as(given.map)
+        places = (drawn.network.nodes, drawn.places)
+        network_map(drawn.scenario, drawn.seed, *places).save_as(given.map)
         messages.print(f"map in {given.map}", markup=False, highlight=False, soft_wrap=True)
     if given.json:
         content = {
@@ -723,26 +728,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(InputError.exit_status, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def end_on_signals() -> None:
-    """Have signals that ask this process to end raise KeyboardInterrupt.
-
-    What is ignored stays so: the hang-up under nohup, Ctrl-C in a shell's background.
-    """
-    for number in _INTERRUPTING:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _interrupt)
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """End on SIGTERM and SIGHUP as on Ctrl-C: everything that was started is ended.
-
-    Once: an impatient second signal would leave the tidying half-done.
-    """
-    for number in _INTERRUPTING:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from testbed.machines.places import Places, seen_by_guest
+from testbed.machines.folders import Folders, seen_by_guest
 from testbed.machines.virtual import STALL_CPU_S, START_NS, run_in_machine
-from testbed.machines.watching import Cost, Step
+from testbed.machines.watching import Step, Usage
 from testbed.plan_identity import identity
 from testbed.plan_model import Plan
 from testbed.seeds import derived_seed
@@ -42,7 +42,7 @@ def memory_mb(plan: Plan, captures: Collection[str] = ()) -> int:
 
 def run_in_guest(
     plan: Plan,
-    places: Places,
+    folders: Folders,
     kernel: Path,
     on_step: Callable[[Step], None],
     *options: str,
@@ -51,28 +51,28 @@ def run_in_guest(
     start_ns: int = START_NS,
     variables: dict[str, str] | None = None,
     terminal: int | None = None,
-) -> Cost:
+) -> Usage:
     """Carry out a plan in a virtual machine.
 
     What it sees is the same for every user and in every place, and what it takes for chance
     follows from the plan's seed.
 
     Args:
-        places: on this host.
+        folders: on this host.
         on_step: called with each step that the module tells.
-        options: the module's, beside those of `Places.command`.
+        options: the module's, beside those of `Folders.command`.
         captures: pairs of roles whose links the module captures; they need memory.
         variables: beside those that a Python of the project needs.
 
     For the others and the errors see `run_in_machine`.
     """
     told = identity(plan.model_dump(mode="json"), PLACES_ON_HOST)
-    (places.run / "plan.json").write_text(json.dumps(told, indent=1))
-    seen, mounts = seen_by_guest(places)
+    (folders.run / "plan.json").write_text(json.dumps(told, indent=1))
+    seen, mounts = seen_by_guest(folders)
     return run_in_machine(
         kernel,
         seen.command(module, *options),
-        places.run,
+        folders.run,
         memory_mb=memory_mb(plan, captures),
         environment=seen.variables | (variables or {}),
         on_step=on_step,

@@ -5,7 +5,7 @@ import time
 from testbed.experiment import ready_network
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan_model import Plan
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.tor.bootstrap import NETWORK
 
 IDLE, OVER = "idle", "no more idle"

@@ -20,15 +20,16 @@ from testbed.plan_model import (
     FIXED,
     TOR,
     Competing,
-    Generator,
     Link,
     Node,
     Patch,
     Plan,
-    Policy,
+    PlannedPolicy,
+    TgenProgram,
     Tor,
 )
 from testbed.plan_older import FLAGS_BY_ROLE, KIND_BY_ROLE
+from testbed.plan_watched import use_of_paths, watched_pairs
 from testbed.policies.reading import read_policy
 from testbed.scenario import (
     DEFAULT,
@@ -115,11 +116,14 @@ def _of_topology(
     if tor.conflux:
         _check_ways(said, file, topology)
     links = _links(said, file, topology, seed)
+    nodes = tuple(_node(topology, name) for name in topology.roles())
+    paths = topology.paths()
     parts = {
-        "nodes": tuple(_node(topology, name) for name in topology.roles()),
+        "nodes": nodes,
         "links": links,
-        "paths": topology.paths(),
+        "paths": paths,
         "shared_link": topology.shared_link,
+        "watched": watched_pairs(said.watch, file, use_of_paths(nodes, links, paths.values())),
         "policy": _policy(said, file, default=FIXED),
         "traffic": traffic or said.traffic,
         "traffic_overridden": traffic is not None and traffic != said.traffic,
@@ -133,8 +137,8 @@ def _of_sampled(
     name: str, tor: Variant, seed: int, traffic: str | None, changes: Mapping[str, Value]
 ) -> tuple[SampledScenario, Path, Parts]:
     # Reads a consensus, which takes longer to import than most plans take in all.
-    from testbed.network.drawn import read_source
-    from testbed.plan_sampled import sampled_parts
+    from testbed.drawing import read_source
+    from testbed.plan_sampled import expected_use, sampled_parts
 
     source = read_source(name, changes)
     said, file = source.said, source.file
@@ -150,15 +154,22 @@ def _of_sampled(
             " or the path of a Python file that says them"
         )
     most = max(said.clients, key=lambda model: said.clients[model])
-    parts = {"policy": policy, "traffic": most, "traffic_overridden": False, "competing": ()}
-    return said, file, {**parts, **sampled_parts(source.draw(seed))}
+    drawn = source.draw(seed)
+    parts = {
+        "policy": policy,
+        "traffic": most,
+        "traffic_overridden": False,
+        "competing": (),
+        "watched": said.watch and watched_pairs(said.watch, file, expected_use(drawn)),
+    }
+    return said, file, {**parts, **sampled_parts(drawn)}
 
 
-def _policy(said: AnyScenario, file: Path, default: str) -> Policy:
+def _policy(said: AnyScenario, file: Path, default: str) -> PlannedPolicy:
     """Who decides on circuits, as a scenario says it."""
     name = said.paths.policy or default
     if name in (FIXED, TOR):
-        return Policy(name=name, entry_guards=said.paths.entry_guards)
+        return PlannedPolicy(name=name, entry_guards=said.paths.entry_guards)
     return read_policy(name, file, entry_guards=said.paths.entry_guards)
 
 
@@ -194,7 +205,7 @@ def check_output(path: Path) -> None:
         raise InputError(f"the output {path} can't be made: {there} can't be written to")
 
 
-def _check_circuits(tor: Variant, policy: Policy, file: Path) -> None:
+def _check_circuits(tor: Variant, policy: PlannedPolicy, file: Path) -> None:
     """Refuse a variant that says how many circuits a client has, beside a policy that says so."""
     if tor.parallel_circuits > 1 and policy.name != FIXED:
         raise InputError(
@@ -412,7 +423,7 @@ def _tor(variant: Variant) -> Tor:
     )
 
 
-def _generator(program: str) -> Generator:
+def _generator(program: str) -> TgenProgram:
     found = shutil.which(program)
     if found is None:
         raise InputError(f"--tgen {shown(program)}: {_why_no_program(program)}")
@@ -421,7 +432,7 @@ def _generator(program: str) -> Generator:
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise InputError(f"--tgen {path}: {error.strerror}") from error
-    return Generator(path=str(path), sha256=sha256)
+    return TgenProgram(path=str(path), sha256=sha256)
 
 
 def _why_no_program(program: str) -> str:

@@ -30,8 +30,8 @@ from testbed.bootstrapped import bootstrapped_network
 from testbed.errors import TestbedError, reason_of
 from testbed.guest import memory_mb, run_in_guest
 from testbed.lab import calibration
+from testbed.machines.folders import Folders
 from testbed.machines.host import check_host, run_on_host
-from testbed.machines.places import Places
 from testbed.machines.terminal import AT_PROMPT, ENDING, user_terminal
 from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Step
@@ -111,7 +111,7 @@ def _virtual_machine(
         started = datetime.now(UTC)
         cost = run_in_guest(
             plan,
-            guest_places(plan, staging, builds, on_step),
+            guest_folders(plan, staging, builds, on_step),
             builds.kernel.product("linux"),
             on_step,
             *_options(captures),
@@ -132,18 +132,18 @@ def _virtual_machine(
     return run
 
 
-def guest_places(
+def guest_folders(
     plan: Plan, directory: Path, ready: Ready, on_step: Callable[[Step], None]
-) -> Places:
+) -> Folders:
     """What the plan's run finds where in the virtual machine, its bootstrapped network included."""
     tor = ready.tors[plan_need(plan)]
-    places = _places(plan, directory, tor)
-    network = bootstrapped_network(plan, places, ready.kernel, tor, on_step)
-    return replace(places, network=network.folder)
+    folders = _folders(plan, directory, tor)
+    network = bootstrapped_network(plan, folders, ready.kernel, tor, on_step)
+    return replace(folders, network=network.folder)
 
 
-def _places(plan: Plan, directory: Path, tor: Build) -> Places:
-    return Places(
+def _folders(plan: Plan, directory: Path, tor: Build) -> Folders:
+    return Folders(
         run=directory,
         code=as_user(own_code),
         tor=tor.folder,
@@ -164,12 +164,12 @@ def _host_machine(plan: Plan, destination: Path, captures: Collection[str]) -> R
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
         started = datetime.now(UTC)
-        places = _places(plan, staging, tor)
+        folders = _folders(plan, staging, tor)
         (staging / "plan.json").write_text(plan.model_dump_json(indent=1))
         cost, kept_up = run_on_host(
-            places.command("testbed.experiment", *_options(captures)),
+            folders.command("testbed.experiment", *_options(captures)),
             staging,
-            environment=places.variables,
+            environment=folders.variables,
             on_step=on_step,
         )
         return results.MachineFacts(
@@ -226,7 +226,7 @@ def open_shell(plan: Plan, messages: Console, progress: "ProgressBar") -> None:
         options = [f"--shown-as={directory}", *([] if sys.stdin.isatty() else ["--piped"])]
         run_in_guest(
             plan,
-            _places(plan, directory, ready.tors[plan_need(plan)]),
+            _folders(plan, directory, ready.tors[plan_need(plan)]),
             ready.kernel.product("linux"),
             on_step,
             *options,
@@ -249,7 +249,7 @@ def calibrate(
     with results.staging(cache.subfolder("runs") / "calibration") as directory:
         run_in_guest(
             plan,
-            Places(run=directory, code=own_code()),
+            Folders(run=directory, code=own_code()),
             ready.kernel.product("linux"),
             on_step,
             module="testbed.lab.calibration",

@@ -20,7 +20,7 @@ from testbed.lab.network import Lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.machines.terminal import AT_PROMPT, ENDING
 from testbed.plan_model import Plan
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.toml_file import suggestion
 from testbed.tor.network import TorNetwork
 

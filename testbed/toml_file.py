@@ -8,9 +8,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from testbed.errors import InputError
 
@@ -23,6 +23,16 @@ Value = bool | int | float | str
 """What a single key may be set to."""
 
 _LONGEST_VALUE_SHOWN = 60
+
+
+def _not_blank(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("is empty")
+    return value
+
+
+Text = Annotated[str, BeforeValidator(_not_blank)]
+"""What must say something."""
 
 
 class KeyProblemError(ValueError):

@@ -18,19 +18,26 @@ from pydantic import (
     model_validator,
 )
 
-from testbed.errors import InputError
-from testbed.policies.parallel import STREAM_RULES
-from testbed.scenario import Text
-from testbed.toml_file import PROJECT, KeyProblemError, find_file, label, read_model, suggestion
-from testbed.tor.choices import (
+from testbed.choices import (
     CC_ALGS,
     CHOICES,
     MOST_SIDE_BY_SIDE,
     NUMBERS,
     SCHEDULERS,
+    STREAM_RULES,
     consensus_parameters,
     has_fixed_window,
     torrc_options,
+)
+from testbed.errors import InputError
+from testbed.toml_file import (
+    PROJECT,
+    KeyProblemError,
+    Text,
+    find_file,
+    label,
+    read_model,
+    suggestion,
 )
 
 TOR_CONFIGS = PROJECT / "tor-configs"

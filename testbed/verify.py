@@ -18,7 +18,7 @@ from rich.table import Table
 from testbed.errors import InputError, TestbedError
 from testbed.machines.watching import Step
 from testbed.plan import check_output
-from testbed.plan_model import Generator, Patch, Plan
+from testbed.plan_model import Patch, Plan, TgenProgram
 from testbed.results import Run, kept_patch, read_run
 from testbed.results.fingerprint import MISSING, Difference, differing
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, Version, ran_with
@@ -201,7 +201,7 @@ def _check_tree(run: Run, tree: Path) -> None:
         )
 
 
-def _check_generator(run: Run, tgen: Generator) -> None:
+def _check_generator(run: Run, tgen: TgenProgram) -> None:
     try:
         content = Path(tgen.path).read_bytes()
     except OSError as error:

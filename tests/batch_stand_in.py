@@ -7,21 +7,36 @@ says.
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_cli import FakeMachine, StoppedClock, with_machine
+from commands import FakeMachine, StoppedClock, status_of, with_machine
 
 from testbed import cli, runner
 from testbed.batch import carrying_out, job
 from testbed.errors import TestbedError
-from testbed.machines.watching import Cost
+from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
+from testbed.results import read_run
 from testbed.setup import sources
+from testbed.toml_file import PROJECT
+
+BATCH = """
+title = "Mine"
+variants = ["vanilla", "pctls"]
+seeds = [1, 2]
+[[runs]]
+scenarios = ["./Mine.toml"]
+"""
+ALL = ["vanilla 1", "pctls 1", "vanilla 2", "pctls 2"]
+MINE = Path("results/mine/Mine")
 
 STAND_IN = "STAND_IN"
 GOES_WELL, FAILS, FAILS_ONCE, IS_INVALID, IS_SLOW = "well", "fails", "once", "invalid", "slow"
@@ -51,7 +66,7 @@ class Machine(FakeMachine):
     """One that behaves as it is told."""
 
     @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **options: object) -> Cost:
+    def run(cls, _kernel: Path, _command: object, staging: Path, **options: object) -> Usage:
         plan = Plan.model_validate_json((staging / "plan.json").read_text())
         name = f"{plan.tor.variant} {plan.seed}"
         first = name not in begun()
@@ -86,6 +101,41 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def never(*_arguments: object) -> None:
     """Instead of the set-up where it has no place."""
     raise TestbedError("the set-up was called by a job")
+
+
+def changed(right: str, wrong: str, name: str = "mine.toml") -> None:
+    text = Path(name).read_text(encoding="utf-8")
+    assert right in text
+    Path(name).write_text(text.replace(right, wrong, 1), encoding="utf-8")
+
+
+def run_batch(*options: str) -> int:
+    return status_of(["batch", "./mine.toml", *options])
+
+
+@contextmanager
+def running_batch(*options: str) -> Iterator[subprocess.Popen[str]]:
+    """A batch as a process of its own, which is killed at the end if it still runs."""
+    with subprocess.Popen(
+        [sys.executable, __file__, "batch", "./mine.toml", *options],
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def seeds_there() -> list[str]:
+    """The runs that count, such as "vanilla/seed-2"."""
+    folders = sorted(path.parent for path in MINE.glob("*/[!.]*/summary.json"))
+    assert all(read_run(path).summary.valid for path in folders)
+    return [str(path.relative_to(MINE)) for path in folders]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from testbed.machines.places import Places
+from testbed.machines.folders import Folders
 from testbed.machines.virtual import run_in_machine
 from testbed.results import Run, read_run
 from testbed.setup.ready import ensure_ready
@@ -148,11 +148,11 @@ def with_fault(
     """
     indented = fault.strip().replace("\n", "\n    ")
     program.write_text(FAULTY_EXPERIMENT.format(fault=indented, module=beside))
-    plain = Places.command
+    plain = Folders.command
 
-    def command(places: Places, module: str, *options: str) -> list[str]:
-        words = plain(places, module, *options)
+    def command(folders: Folders, module: str, *options: str) -> list[str]:
+        words = plain(folders, module, *options)
         faulty = [words[0], str(program.absolute()), *words[3:]]
         return faulty if module == beside else words
 
-    monkeypatch.setattr(Places, "command", command)
+    monkeypatch.setattr(Folders, "command", command)

@@ -3,88 +3,48 @@
 Snakemake is the real one. But for the experiment at the end, a stand-in takes the machine's place.
 """
 
-import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
 import batch_stand_in
 import psutil
 import pytest
-from batch_stand_in import FAILS, FAILS_ONCE, IS_INVALID, IS_SLOW, begun, behave
+from batch_stand_in import (
+    ALL,
+    BATCH,
+    FAILS,
+    FAILS_ONCE,
+    IS_INVALID,
+    IS_SLOW,
+    MINE,
+    begun,
+    behave,
+    changed,
+    run_batch,
+    running_batch,
+    seeds_there,
+)
+from commands import refused
 from filelock import FileLock
 from made_runs import Made
 from rich.console import Console
-from test_cli import folder, refused, status_of
+from waiting import PATIENCE_S, wait_for
 
 from testbed import batch, cli
-from testbed.batch.carrying_out import lacking
-from testbed.batch.display import Display, in_words
 from testbed.batch.estimate import elapsed_s
 from testbed.batch.notes import Note
-from testbed.batch.standing import Standing
+from testbed.batch.runs import Standing, lacking
+from testbed.batch.show import Display, in_words
 from testbed.machines.watching import Step
 from testbed.plan import make_plan
 from testbed.results import read_run
-from testbed.results.summary import CompetingFigures, Summary, TrafficFigures
+from testbed.results.summary import CompetingSummary, Summary, TrafficSummary
 from testbed.runner import plan_need
 from testbed.setup.builds import Build
 from testbed.setup.ready import Ready
-from testbed.toml_file import PROJECT
 
-__all__ = ["folder"]  # a fixture
-
-BATCH = """
-title = "Mine"
-variants = ["vanilla", "pctls"]
-seeds = [1, 2]
-[[runs]]
-scenarios = ["./Mine.toml"]
-"""
-ALL = ["vanilla 1", "pctls 1", "vanilla 2", "pctls 2"]
 LOSS = "links.middle-exit.loss"
-MINE = Path("results/mine/Mine")
-PATIENCE_S = 300.0
-
-
-@pytest.fixture
-def mine(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a batch of two variants and two seeds, and the stand-in."""
-    (folder / "mine.toml").write_text(BATCH, encoding="utf-8")
-    (tmp_path / "stand-in").mkdir()
-    monkeypatch.setenv(batch_stand_in.STAND_IN, str(tmp_path / "stand-in"))
-    monkeypatch.setenv("HYDRA_CACHE", str(tmp_path / "cache"))
-    behave({})
-    batch_stand_in.put_in_place(monkeypatch)
-    return folder
-
-
-@pytest.fixture
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that don't read it: it takes longer than all else here."""
-    monkeypatch.setattr(cli, "_write_report", lambda *_arguments, **_named: None)
-
-
-def changed(right: str, wrong: str, name: str = "mine.toml") -> None:
-    text = Path(name).read_text(encoding="utf-8")
-    assert right in text
-    Path(name).write_text(text.replace(right, wrong, 1), encoding="utf-8")
-
-
-def run_batch(*options: str) -> int:
-    return status_of(["batch", "./mine.toml", *options])
-
-
-def seeds_there() -> list[str]:
-    """The runs that count, such as "vanilla/seed-2"."""
-    folders = sorted(path.parent for path in MINE.glob("*/[!.]*/summary.json"))
-    assert all(read_run(path).summary.valid for path in folders)
-    return [str(path.relative_to(MINE)) for path in folders]
 
 
 # Files.
@@ -333,31 +293,6 @@ def test_a_damaged_run_is_run_again(mine: Path) -> None:
 # Stopped, and two at once.
 
 
-@contextmanager
-def running_batch(*options: str) -> Iterator[subprocess.Popen[str]]:
-    """A batch as a process of its own, which is killed at the end if it still runs."""
-    with subprocess.Popen(
-        [sys.executable, batch_stand_in.__file__, "batch", "./mine.toml", *options],
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell's background jobs ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def wait_for(seen: Callable[[], bool], what: str) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not seen():
-        assert time.monotonic() < end_s, f"never came: {what}"
-        time.sleep(0.05)
-
-
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_stopped_and_begun_again(mine: Path, number: signal.Signals) -> None:
@@ -445,7 +380,7 @@ def earlier(megabytes: float, seconds: float, **changes: object) -> Summary:
     cost = summary.cost.model_copy(
         update={"delivered_mb": megabytes, "wall_s": 2 * seconds, "cpu_s": seconds}
     )
-    figures = TrafficFigures.model_construct(traffic="bulk", clients=("client1", "client2"))
+    figures = TrafficSummary.model_construct(traffic="bulk", clients=("client1", "client2"))
     return summary.model_copy(update={"cost": cost, "by_traffic": (figures,), **changes})
 
 
@@ -463,7 +398,7 @@ def test_a_longer_run_is_set_up_once_and_costs_as_much_a_second() -> None:
 
 def test_competing_streams_cost_but_are_no_set_up() -> None:
     line = [earlier(*one) for one in LINE]
-    stream = CompetingFigures(
+    stream = CompetingSummary(
         sender="server", receiver="guard1", congestion_control="cubic", stream_mb_per_s=(1.0,)
     )
     dear = [earlier(mb, 2 * cpu_s, scenario="Two", competing=(stream,)) for mb, cpu_s in LINE]

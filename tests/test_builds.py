@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import is_running, wait_for
 
 from testbed.errors import InputError, TestbedError
 from testbed.setup import builds, kernel, sources, tor
@@ -35,10 +36,10 @@ RECIPE = Recipe(
 BUILDER = """
 import sys, time
 from pathlib import Path
-sys.path.insert(0, {project!r})
+sys.path[:0] = [{project!r}, {project!r} + "/tests"]
 from testbed.setup import builds
 from testbed.setup.steps import Progress
-from tests.test_builds import RECIPE
+from test_builds import RECIPE
 
 def make(folder, log):
     (folder / "product").write_text("half")
@@ -60,11 +61,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def progress() -> Progress:
-    return Progress(io.StringIO())
-
-
 def make_toy(folder: Path, log: Path) -> None:
     (folder / "product").write_text("whole")
 
@@ -74,13 +70,6 @@ def start_builder(calls: Path, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-
-
-def wait_for(path: Path) -> None:
-    end_s = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < end_s, f"{path} did not come"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +132,7 @@ def test_killed_build_looks_unfinished_and_is_swept(
 ) -> None:
     calls = tmp_path / "calls"
     builder = start_builder(calls, seconds=60)
-    wait_for(calls)
+    wait_for(calls.exists, str(calls))
     builder.send_signal(signal.SIGKILL)
     builder.communicate()
 
@@ -168,7 +157,7 @@ def test_two_at_once_build_once(tmp_path: Path) -> None:
 def test_build_by_another_set_up_is_shown_since_it_began(tmp_path: Path) -> None:
     calls, shown = tmp_path / "calls", io.StringIO()
     builder = start_builder(calls, seconds=2.5)
-    wait_for(calls)
+    wait_for(calls.exists, str(calls))
     time.sleep(1.5)
     builds.build(RECIPE, make_toy, Progress(shown))
     assert builder.communicate(timeout=60)[0] == "whole\n"
@@ -180,7 +169,7 @@ def test_build_by_another_set_up_is_shown_since_it_began(tmp_path: Path) -> None
 def test_what_is_being_built_is_not_swept(cache: Path, tmp_path: Path, progress: Progress) -> None:
     calls = tmp_path / "calls"
     builder = start_builder(calls, seconds=1.5)
-    wait_for(calls)
+    wait_for(calls.exists, str(calls))
     builds.build(dataclasses.replace(RECIPE, version="2.0"), make_toy, progress)
     assert builder.communicate(timeout=60)[0] == "whole\n"
     assert len(builds.all_finished()) == 2
@@ -253,14 +242,6 @@ def test_interrupt_ends_the_programs(tmp_path: Path) -> None:
     runner.wait(timeout=30)
     assert time.monotonic() - start_s < 5
     assert not [number for number in numbers if is_running(number)]
-
-
-def is_running(number: int) -> bool:
-    try:
-        status = Path(f"/proc/{number}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from scipy.stats import binom
 from testbed.errors import TestbedError
 from testbed.lab.calibration import (
     CONFIDENCE,
-    DirectionCounts,
+    CalibratedDirection,
     LoadCounts,
     Measured,
     judge,
@@ -32,7 +32,7 @@ WINDOW_S = 10_000 * 1514 * 8 / 300e6
 
 def counts(
     loss: float = 0.001, lost: int = 110, *, bundles: bool = False, **changes: object
-) -> DirectionCounts:
+) -> CalibratedDirection:
     shape = Shape(rate_bit_per_s=300_000_000, delay_ms=12.5, loss=loss, bundles=bundles)
     link = Link(
         ends=("middle1", "exit1"),
@@ -41,7 +41,7 @@ def counts(
         back=shape,
         netem_seeds=(1, 2),
     )
-    right = DirectionCounts(
+    right = CalibratedDirection(
         sender="middle1",
         receiver="exit1",
         link=link,
@@ -134,7 +134,7 @@ def test_what_a_queue_dropped_the_link_has_not_lost() -> None:
     assert wrong(judge([counts(arrived_packets=SENT - 110 - 500, dropped_by_queue=500)])) == []
 
 
-def in_bundles(lost: int = 55, segments_lost: int = 110, **changes: object) -> DirectionCounts:
+def in_bundles(lost: int = 55, segments_lost: int = 110, **changes: object) -> CalibratedDirection:
     """Two segments a bundle, on average, of which each thousandth is lost."""
     passed = SENT // 2 - lost
     right = counts(bundles=True).model_copy(
@@ -185,7 +185,7 @@ def test_segments_are_not_counted_where_the_queue_drops_bundles() -> None:
     assert "segment_loss" not in [row.what for row in rows]
 
 
-def loaded(most_ms: float = 40.0) -> DirectionCounts:
+def loaded(most_ms: float = 40.0) -> CalibratedDirection:
     load = LoadCounts(
         queue_delays_ms=(*[10.0] * 100, *[30.0] * 99, most_ms),
         datagram_delays_ms=(14.5, 14.5, 14.5),

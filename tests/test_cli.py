@@ -8,61 +8,29 @@ import os
 import platform
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from test_results import SCENARIO, raw_rows, write_record
+from commands import (
+    RUN,
+    FakeMachine,
+    Panicking,
+    StoppedClock,
+    refused,
+    status_of,
+    with_machine,
+)
+from made_record import SCENARIO
 
-from testbed import cli, runner, up_to_date
-from testbed.errors import TestbedError
-from testbed.machines.places import Places
-from testbed.machines.watching import Cost
-from testbed.plan_model import Plan
+from testbed import cli, runner
+from testbed.check import Check
+from testbed.machines.watching import Usage
 from testbed.results import directory
-from testbed.results.summary import Check
 from testbed.scenario import SCENARIOS
 from testbed.setup.builds import Build
-from testbed.setup.ready import Ready, TorNeed
 from testbed.toml_file import names_in
 from testbed.traffic.models import MODELS
 from testbed.variant import TOR_CONFIGS
-
-VARIANT = """
-title = "Mine"
-extends = "vanilla"
-patches = ["faster.patch"]
-"""
-
-
-@pytest.fixture(autouse=True)
-def _signals_as_they_were() -> Iterator[None]:
-    """The command line sets its own; pytest needs its own back."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a scenario and a variant of the user's own in it."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "Mine.toml").write_text(SCENARIO, encoding="utf-8")
-    (folder / "mine-variant.toml").write_text(VARIANT, encoding="utf-8")
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def status_of(arguments: Sequence[str]) -> int:
-    """The exit status that the process would have."""
-    try:
-        return cli.main(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
 
 
 def scenario_with(right: str, wrong: str) -> None:
@@ -71,25 +39,6 @@ def scenario_with(right: str, wrong: str) -> None:
 
 
 # Bad input: one line on stderr, status 2, nothing started, nothing left.
-
-
-def refused(
-    arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> str:
-    """The one line with which a command is refused."""
-
-    def never(*_arguments: object) -> None:
-        pytest.fail("the set-up was started for bad input")
-
-    monkeypatch.setattr(runner, "ensure_ready", never)
-    before = sorted(Path.cwd().rglob("*"))
-    assert status_of(arguments) == cli.BAD_INPUT
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1
-    assert printed.err.startswith("run.py")
-    assert sorted(Path.cwd().rglob("*")) == before
-    return printed.err
 
 
 @pytest.mark.parametrize(
@@ -172,82 +121,16 @@ def test_an_output_directory_that_exists(
 # What a run's end is to the user.
 
 
-def with_machine(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, machine: "type[FakeMachine]"
-) -> None:
-    """Put a machine and builds in place of the real ones."""
-    build = folder.parent / "build"
-    build.mkdir()
-    (build / "build.json").write_text('{"name": "tor", "version": "0.4.9.11"}')
-    for product in ("linux", "tor"):
-        (build / product).touch()
-
-    def ready(_messages: object, needs: Sequence[TorNeed]) -> Ready:
-        return Ready(kernel=Build(build), tors=dict.fromkeys(needs, Build(build)))
-
-    monkeypatch.setattr(runner, "ensure_ready", ready)
-    machine_runs(monkeypatch, machine)
-    monkeypatch.setattr(up_to_date, "tor_now", lambda _need: Build(build).metadata)
-    monkeypatch.setattr(up_to_date, "kernel_now", lambda: Build(build).metadata)
-
-
-def machine_runs(monkeypatch: pytest.MonkeyPatch, machine: "type[FakeMachine]") -> None:
-    """Put another machine in place of the one of before."""
-
-    def places(_plan: Plan, directory: Path, *_others: object) -> Places:
-        return Places(run=directory, code=directory)
-
-    def run(
-        plan: Plan, its: Places, kernel: Path, _on_step: object, *options: str, **_: object
-    ) -> Cost:
-        (its.run / "plan.json").write_text(plan.model_dump_json())
-        return machine.run(kernel, options, its.run)
-
-    monkeypatch.setattr(runner, "guest_places", places)
-    monkeypatch.setattr(runner, "run_in_guest", run)
-
-
-class FakeMachine:
-    """Leaves the record of a run of the two clients, as the experiment would."""
-
-    changed: dict[str, list[dict[str, Any]]] = {}  # noqa: RUF012 - never written to
-
-    @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
-        plan = Plan.model_validate_json((staging / "plan.json").read_text())
-        write_record(staging, raw_rows(plan) | cls.changed)
-        return Cost(virtual_s=40.0, wall_s=8.0, cpu_s=7.5)
-
-
-class StoppedClock(FakeMachine):
-    """One whose run covers nothing of its duration: a premise that fails."""
-
-    changed = {"sockets": []}  # noqa: RUF012
-
-
-class Panicking(FakeMachine):
-    """One whose kernel panics half-way."""
-
-    @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
-        (staging / "logs").mkdir()
-        (staging / "logs" / "kernel.log").write_text("Kernel panic")
-        raise TestbedError("the guest's kernel panicked\n  Kernel panic")
-
-
 class Interrupted(FakeMachine):
     """One during which the process is asked to end."""
 
     signal = signal.SIGTERM
 
     @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Usage:
         (staging / "half").touch()
         os.kill(os.getpid(), cls.signal)
         raise AssertionError("the signal did nothing")
-
-
-RUN = ("scenario", "./Mine.toml", "--seed", "3", "--out", "run")
 
 
 def test_a_valid_run(
@@ -266,7 +149,7 @@ def test_a_valid_run(
 def test_a_run_on_the_host(folder: Path, monkeypatch: pytest.MonkeyPatch, kept_up: bool) -> None:
     check = Check(name="processor saturation", expected="", observed="", ok=kept_up)
 
-    def run(_command: object, staging: Path, **_options: object) -> tuple[Cost, Check]:
+    def run(_command: object, staging: Path, **_options: object) -> tuple[Usage, Check]:
         return FakeMachine.run(Path(), _command, staging), check
 
     with_machine(monkeypatch, folder, Panicking)

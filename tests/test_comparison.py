@@ -11,25 +11,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from commands import (
+    COMPARE,
+    QUEUE_VARIANT,
+    FakeMachine,
+    StoppedClock,
+    refused,
+    status_of,
+    with_machine,
+)
 from made_runs import Made
-from test_cli import FakeMachine, StoppedClock, folder, refused, status_of, with_machine
 
 from analysis import metrics
-from analysis.published import BASELINE, TABLE_4, TWO_CLIENTS
-from analysis.runs import SCENARIO_ORDER, Group, find_runs
-from analysis.statements import FAILS, HOLDS, OPEN, judged_statements
+from analysis.order import BASELINE, SCENARIO_ORDER
+from analysis.runs import Group, find_runs
 from analysis.tables import Table, as_csv, as_markdown, run_tables
+from papers import TABLES
+from papers.hydra.published import TABLE_4, TWO_CLIENTS
+from papers.hydra.statements import FAILS, HOLDS, OPEN, judged_statements
 from testbed import cli, repeats
 from testbed.errors import InputError, TestbedError
 from testbed.plan import make_plan
 from testbed.plan_differences import differences
 from testbed.results import read_run
 
-__all__ = ["folder"]  # a fixture
-
 
 def table_of(results: Path, title: str) -> Table:
-    return next(table for table in run_tables(find_runs(results)) if table.title.startswith(title))
+    return next(
+        table for table in run_tables(find_runs(results), TABLES) if table.title.startswith(title)
+    )
 
 
 # What a run's numbers are of.
@@ -55,6 +65,11 @@ def test_only_the_clients_under_test_count(tmp_path: Path, traffic: str, clients
             "circuit_round_trip_ms.mean": 90.0,
             "circuit_build_time_ms.mean": 150.0,
             "shared_links_percent": None,
+            "shared_undirected_links_percent": None,
+            "active_circuits": None,
+            "active_links": None,
+            "relays_use_percent.mean": None,
+            "relays_use_percent.max": None,
             "relays.connections": None,
             "relays.sockets": None,
             "relays.tor_memory_mb": None,
@@ -76,7 +91,7 @@ def test_metrics_of_a_run_without_a_transfer(tmp_path: Path) -> None:
 def test_a_plan_that_does_not_say_who_ran_what_is_named(tmp_path: Path) -> None:
     run = read_run(Made(changed={"traffic_by_client": {}}).write(tmp_path))
     with pytest.raises(TestbedError, match=r"manifest\.json: plan\.traffic_by_client names no"):
-        metrics.clients_under_test(run)
+        _ = run.clients_under_test
 
 
 # Which runs count.
@@ -255,7 +270,7 @@ def test_what_the_client_under_test_saw(tmp_path: Path) -> None:
 def test_markdown_and_csv_have_a_cell_for_each_column(tmp_path: Path) -> None:
     Made(scenario="SharedDropping").write(tmp_path)
     Made(scenario="Two", traffic="audio").write(tmp_path)
-    for table in run_tables(find_runs(tmp_path)):
+    for table in run_tables(find_runs(tmp_path), TABLES):
         count = len(table.columns)
         assert {line.count("|") for line in as_markdown(table).splitlines()} == {count + 1}
         rows = list(csv.reader(io.StringIO(as_csv(table))))
@@ -285,7 +300,7 @@ def test_tables_for_programs_and_documents(
     left_out = Made(seed=2, valid=False).write(tmp_path)
     assert status_of(["tables", str(tmp_path), form]) == cli.VALID
     printed = capsys.readouterr()
-    tables = run_tables(find_runs(tmp_path))
+    tables = run_tables(find_runs(tmp_path), TABLES)
     if form == "--json":
         content = json.loads(printed.out)
         assert [table["rows"] for table in content["tables"]] == [
@@ -473,15 +488,6 @@ def test_plans_are_made_pair_by_pair() -> None:
 
 # compare.
 
-VARIANT = 'title = "Mine"\nextends = "vanilla"\n[consensus]\ncellq_high = 64\n'
-COMPARE = ("compare", "./Mine.toml", "vanilla", "./queue.toml", "--runs", "2")
-
-
-@pytest.fixture
-def two_variants(folder: Path) -> Path:
-    (folder / "queue.toml").write_text(VARIANT, encoding="utf-8")
-    return folder
-
 
 def test_only_missing_runs_are_made(
     two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -512,7 +518,7 @@ def test_compared_for_programs(
     assert content["left_out"] == []
     records = content["comparisons"]
     # Bulk has no loads, and where links are shared is said by the scenario.
-    none = (metrics.LOAD_TIME, metrics.SHARED_LINKS)
+    none = (metrics.LOAD_TIME, *metrics.OF_NETWORKS)
     keys = [metric.key for metric in metrics.METRICS if metric not in none]
     assert [record["metric"] for record in records] == keys
     # 5 MB in 2 s by client1 and in 4 s by client2.
@@ -530,7 +536,7 @@ def test_several_variants_are_each_held_against_the_first(
     two_variants: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_machine(monkeypatch, two_variants, FakeMachine)
-    (two_variants / "third.toml").write_text(VARIANT, encoding="utf-8")
+    (two_variants / "third.toml").write_text(QUEUE_VARIANT, encoding="utf-8")
     arguments = [*COMPARE[:4], "./third.toml", "--runs", "1", "--chart", "all.svg"]
     assert status_of(arguments) == cli.VALID
     printed = capsys.readouterr().out
@@ -561,7 +567,7 @@ def test_a_run_of_another_plan_is_named(
     with_machine(monkeypatch, two_variants, FakeMachine)
     assert status_of(COMPARE) == cli.VALID
     capsys.readouterr()
-    (two_variants / "queue.toml").write_text(VARIANT.replace("64", "65"), encoding="utf-8")
+    (two_variants / "queue.toml").write_text(QUEUE_VARIANT.replace("64", "65"), encoding="utf-8")
     line = refused(COMPARE, monkeypatch, capsys)
     assert "results/Mine/queue/seed-1 is of another plan: tor.consensus_params.cellq_high" in line
     assert "is 64, not 65" in line

@@ -11,7 +11,7 @@ from analysis.runs import find_runs
 from analysis.tables import costs_table
 from testbed.probes.relays import held_bytes
 from testbed.results import read_run
-from testbed.results.figures import relay_figures
+from testbed.results.summarising import relay_summaries
 
 
 def test_what_a_socket_holds() -> None:
@@ -38,7 +38,7 @@ def samples(*rows: tuple[str, int, int, int]) -> polars.DataFrame:
 
 def test_figures_of_relays() -> None:
     table = samples(("guard1", 3, 2, 1), ("exit1", 9, 1, 0), ("guard1", 4, 3, 3))
-    guard, exit_relay = relay_figures(table)
+    guard, exit_relay = relay_summaries(table)
     assert (guard.relay, guard.connections, guard.sockets) == ("guard1", 4, 8)
     assert (guard.tor_memory_mb, guard.socket_memory_mb) == (3, 2)
     assert exit_relay.connections == 9

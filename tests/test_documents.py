@@ -18,7 +18,7 @@ from made_runs import Made
 
 from testbed import cli
 from testbed.batch import read_batch
-from testbed.network.drawn import draw_scenario
+from testbed.drawing import draw_scenario
 from testbed.plan import make_plan
 from testbed.results import read_run
 from testbed.scenario import SAMPLED

@@ -18,20 +18,26 @@ from pathlib import Path
 import batch_stand_in
 import psutil
 import pytest
-from batch_stand_in import IS_SLOW, begun, behave
+from batch_stand_in import (
+    ALL,
+    BATCH,
+    IS_SLOW,
+    MINE,
+    begun,
+    behave,
+    run_batch,
+    running_batch,
+)
+from commands import status_of
 from machine import run_inside, with_fault
-from test_batch import ALL, BATCH, MINE, PATIENCE_S, mine, no_report, run_batch, running_batch
-from test_cli import folder, status_of
-from test_interruption import error_of, stand_in, wait_for
-from test_results import facts, plan, run
+from test_interruption import error_of
+from waiting import PATIENCE_S, wait_for
 
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.machines import virtual
 from testbed.results import read_run
 from testbed.toml_file import PROJECT
-
-__all__ = ["facts", "folder", "mine", "no_report", "plan", "run", "stand_in"]  # fixtures
 
 LISTENERS = """
 title = "Two listeners"
@@ -220,7 +226,7 @@ def test_the_machine_is_killed_in_a_batch_and_the_run_is_made_again(listeners: P
         text=True,
     ) as batch:
         try:
-            wait_for("measuring", lambda: tells(seed, "measuring"), RUN_WITHIN_S)
+            wait_for(lambda: tells(seed, "measuring"), "measuring", RUN_WITHIN_S)
             (machine,) = machines_below(batch.pid)
             machine.kill()
             output, errors = batch.communicate(timeout=RUN_WITHIN_S)
@@ -426,9 +432,9 @@ def test_the_hosts_clock_is_set_and_the_machine_is_stopped_for_a_while(
         text=True,
     ) as process:
         try:
-            wait_for("Tor", lambda: tells(listeners / "run", "starting Tor"), RUN_WITHIN_S)
+            wait_for(lambda: tells(listeners / "run", "starting Tor"), "Tor", RUN_WITHIN_S)
             set_clock(stepped_clock, -6 * 3600)
-            wait_for("measuring", lambda: tells(listeners / "run", "measuring"), RUN_WITHIN_S)
+            wait_for(lambda: tells(listeners / "run", "measuring"), "measuring", RUN_WITHIN_S)
             set_clock(stepped_clock, 12 * 3600)
             (machine,) = machines_below(process.pid)
             machine.suspend()
@@ -454,12 +460,12 @@ def test_the_hosts_clock_is_set_during_a_batch(
         monkeypatch.setenv(name, value)
     behave({"pctls 1": IS_SLOW})
     with running_batch("--cores", "1") as process:
-        wait_for("the slow run", lambda: begun() == ALL[:2], PATIENCE_S)
+        wait_for(lambda: begun() == ALL[:2], "the slow run")
         set_clock(stepped_clock, -6 * 3600)
         behave({})
         (job,) = jobs_below(process.pid)
         job.kill()
-        wait_for("another run", lambda: len(begun()) > 3, PATIENCE_S)
+        wait_for(lambda: len(begun()) > 3, "another run")
         set_clock(stepped_clock, 12 * 3600)
         errors = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == cli.VALID, errors
@@ -666,12 +672,12 @@ directory._sync = sync
 def test_two_batches_are_started_at_once(mine: Path, no_report: None) -> None:
     behave({"vanilla 1": IS_SLOW})
     with running_batch("--cores", "1") as one, running_batch("--cores", "1") as other:
-        wait_for("the end of one", lambda: {one.poll(), other.poll()} != {None}, PATIENCE_S)
+        wait_for(lambda: {one.poll(), other.poll()} != {None}, "the end of one")
         left, at_work = (one, other) if one.poll() is not None else (other, one)
         error = left.communicate(timeout=PATIENCE_S)[1]
         assert left.returncode == cli.BAD_INPUT, error
         assert error.startswith("run.py: results/mine: another batch is at work there: wait for")
-        wait_for("the slow run", lambda: begun() == ALL[:1], PATIENCE_S)
+        wait_for(lambda: begun() == ALL[:1], "the slow run")
         behave({})
         (job,) = jobs_below(at_work.pid)
         job.kill()
@@ -683,7 +689,7 @@ def test_two_batches_are_started_at_once(mine: Path, no_report: None) -> None:
 def test_snakemake_is_killed(mine: Path, no_report: None) -> None:
     behave({"vanilla 1": IS_SLOW})
     with running_batch("--cores", "1") as process:
-        wait_for("the slow run", lambda: begun() == ALL[:1], PATIENCE_S)
+        wait_for(lambda: begun() == ALL[:1], "the slow run")
         (snakemake,) = (
             child
             for child in psutil.Process(process.pid).children(recursive=True)

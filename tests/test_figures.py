@@ -18,7 +18,7 @@ from PIL import Image, ImageColor
 
 from analysis import style
 from analysis.figures import network, over_time
-from analysis.figures.distributions import MOST_STEPS, Distribution, distributions
+from analysis.figures.distributions import MOST_STEPS, CumulativeDistribution, distributions
 from analysis.figures.drawing import Drawing
 from analysis.runs import find_runs
 from testbed.plan import make_plan
@@ -53,20 +53,20 @@ def points(line: Line2D) -> list[tuple[float, float]]:
 
 
 def test_a_distribution_says_how_many_values_are_at_most_each() -> None:
-    found = Distribution.of([3.0, 1.0, 2.0, 2.0])
+    found = CumulativeDistribution.of([3.0, 1.0, 2.0, 2.0])
     assert found.values.tolist() == [1.0, 2.0, 2.0, 3.0]
     assert found.shares.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert found.count == 4
 
 
 def test_a_distribution_of_one_value() -> None:
-    found = Distribution.of([7.0])
+    found = CumulativeDistribution.of([7.0])
     assert (found.values.tolist(), found.shares.tolist()) == ([7.0], [1.0])
 
 
 def test_thinning_leaves_points_of_the_whole_distribution_close_to_each_other() -> None:
     values = np.random.default_rng(1).exponential(size=50_000)
-    found = Distribution.of(values)
+    found = CumulativeDistribution.of(values)
     assert len(found.values) <= MOST_STEPS + 1
     at_most = np.searchsorted(np.sort(values), found.values, side="right")
     assert found.shares.tolist() == (at_most / 50_000).tolist()
@@ -282,11 +282,11 @@ def test_delivered_is_told_by_client_while_the_run_measures(tmp_path: Path) -> N
 
 def test_each_connection_of_the_shared_link_is_a_line_of_its_sending_end(tmp_path: Path) -> None:
     def sample(
-        second: float, peer_port: int, sent_again: int, node: str = "exit1"
+        second: float, peer_port: int, sent_again: int, ends: Sequence[str] = ("exit1", "middle1")
     ) -> dict[str, Any]:
         state = {"cwnd_segments": 10 * peer_port, "rtt_ms": 25.0 + second}
         counted = {"port": 9001, "peer_port": peer_port, "retransmitted_segments": sent_again}
-        return at(second, node=node, **state, **counted)
+        return at(second, node=ends[0], peer=ends[1], **state, **counted)
 
     run = recorded(
         tmp_path,
@@ -294,7 +294,8 @@ def test_each_connection_of_the_shared_link_is_a_line_of_its_sending_end(tmp_pat
         sockets=[
             sample(0.0, 1, 5),
             sample(0.0, 2, 0),
-            sample(0.0, 1, 99, node="middle1"),
+            sample(0.0, 1, 99, ("middle1", "exit1")),
+            sample(0.0, 1, 99, ("exit1", "middle2")),
             sample(0.5, 1, 7),
         ],
     )

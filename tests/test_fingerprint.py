@@ -12,16 +12,15 @@ from typing import Any
 
 import polars
 import pytest
-from test_results import Cost, facts, finished, plan, raw_rows
+from made_record import finished, raw_rows
 
+from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
 from testbed.results import MachineFacts, read_run
 from testbed.results.fingerprint import Contents, Difference, differing
 from testbed.results.made_by import AROUND_RUNS, files_sha256
 from testbed.results.tables import SCHEMAS
 from testbed.toml_file import PROJECT
-
-__all__ = ["facts", "plan"]
 
 TABLE = polars.DataFrame({"client": ["client1", None], "time_s": [0.1, -0.0], "ok": [True, False]})
 SUMMARY: dict[str, Any] = {"b": [1, 2.5], "a": {"é": None}, "cost": {"wall_s": 7.0}}
@@ -96,7 +95,7 @@ def test_nothing_of_the_host_is_in_it(tmp_path: Path, plan: Plan, facts: Machine
     (tmp_path / "other" / "build.json").write_text('{"name": "tor", "version": "0.4.9.12"}')
     elsewhere = replace(
         facts,
-        cost=Cost(virtual_s=41.0, wall_s=99.0, cpu_s=98.0),
+        cost=Usage(virtual_s=41.0, wall_s=99.0, cpu_s=98.0),
         started=datetime(2030, 1, 1, tzinfo=UTC),
         ended=datetime(2030, 1, 2, tzinfo=UTC),
         memory_mb=2048,

@@ -19,17 +19,17 @@ import psutil
 import pytest
 from made_runs import Made
 from rich.console import Console
-from test_interruption import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_time, wait_for
+from waiting import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_time, wait_for
 
 from analysis.runs import find_runs
 from testbed import results
+from testbed.check import Check
 from testbed.errors import InputError, TestbedError
 from testbed.machines import host, virtual
 from testbed.machines.host import check_host, run_on_host
 from testbed.machines.terminal import user_terminal
 from testbed.plan import default_output, make_plan
 from testbed.results import read_run
-from testbed.results.summary import Check
 from testbed.setup import cache, environment, host_kernel, privileges
 from testbed.setup.ready import ensure_ready
 from testbed.toml_file import PROJECT
@@ -155,7 +155,7 @@ def test_two_at_once_have_the_same_names_for_other_things(tmp_path: Path) -> Non
     ]
     try:
         for each in started:
-            wait_for("its bridge", (each.folder / "up").exists, STARTED_WITHIN_S)
+            wait_for((each.folder / "up").exists, "its bridge", STARTED_WITHIN_S)
         assert interfaces() == before
     finally:
         for each in started:
@@ -168,9 +168,9 @@ class Started:
 
     PROGRAM = """
 import pathlib, signal, sys
-from testbed import cli
+from testbed import cli, ending
 from testbed.machines.host import run_on_host
-signal.signal(signal.SIGTERM, cli._interrupt)
+signal.signal(signal.SIGTERM, ending._interrupt)
 run_on_host(["sh", "-c", sys.argv[2]], pathlib.Path(sys.argv[1]), environment={}, on_step=print)
 """
 
@@ -193,7 +193,7 @@ def test_whatever_ends_it_nothing_stays(tmp_path: Path, number: signal.Signals) 
     daemon = f"unshare --net setsid sh -c {shlex.quote(f'trap : TERM HUP; touch {up}; sleep 600')}"
     before = interfaces(), Path("/proc/self/mounts").read_text()
     started = Started(tmp_path / "run", f"({daemon} &); sleep 600")
-    wait_for("its daemon", up.exists, STARTED_WITHIN_S)
+    wait_for(up.exists, "its daemon", STARTED_WITHIN_S)
     (first,) = [child for child in started.process.children() if child.name() == "unshare"]
     processes = [first, *first.children(recursive=True)]
     assert len(processes) > 3

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -20,11 +19,12 @@ from pathlib import Path
 import psutil
 import pytest
 from rich.console import Console
+from waiting import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_time, lives, wait_for
 
 from testbed.errors import TestbedError
 from testbed.machines import virtual
 from testbed.machines.virtual import run_in_machine
-from testbed.machines.watching import LOG_TAIL_LINES, Cost, Step
+from testbed.machines.watching import LOG_TAIL_LINES, Step, Usage
 from testbed.plan import make_plan
 from testbed.runner import plan_need
 from testbed.setup import cache, environment
@@ -32,47 +32,15 @@ from testbed.setup.builds import PARTIAL
 from testbed.setup.ready import ensure_ready
 from testbed.toml_file import PROJECT
 
-END_WITHIN_S = 10.0
 MEASURING_WITHIN_S = 300.0
-STARTED_WITHIN_S = 120.0
 ORDINARY_USER = 65534
 """Nobody's number, which every Debian has."""
-
-
-def wait_for(what: str, seen: Callable[[], bool], timeout_s: float) -> None:
-    end_s = time.monotonic() + timeout_s
-    while not seen():
-        assert time.monotonic() < end_s, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.05)
-
-
-def lives(process: psutil.Process) -> bool:
-    """Whether a process is there and no zombie, which a container's first process may leave."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 # Machines that go wrong.
 
 
-@pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Makes a program that takes the kernel's place: shell commands, in its staging directory."""
-    monkeypatch.setenv("HYDRA_CACHE", str(tmp_path / "cache"))
-
-    def make(commands: str) -> Path:
-        kernel = tmp_path / "linux"
-        # A machine's home is its staging directory.
-        kernel.write_text(f'#!/bin/sh\ncd "$HOME" || exit\n{commands}\n')
-        kernel.chmod(0o755)
-        return kernel
-
-    return make
-
-
-def run(kernel: Path, staging: Path, steps: list[Step] | None = None) -> Cost:
+def run(kernel: Path, staging: Path, steps: list[Step] | None = None) -> Usage:
     staging.mkdir()
     return run_in_machine(
         kernel,
@@ -89,7 +57,7 @@ def error_of(kernel: Path, staging: Path) -> str:
     """With what a machine is ended; nothing of it may live on."""
     with pytest.raises(TestbedError) as caught:
         run(kernel, staging)
-    wait_for("the machine's end", lambda: not processes_of(staging), END_WITHIN_S)
+    wait_for(lambda: not processes_of(staging), "the machine's end", END_WITHIN_S)
     return str(caught.value)
 
 
@@ -200,7 +168,7 @@ def test_an_interrupted_machine_ends(
     tmp_path: Path, stand_in: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_watch: object) -> float:
-        wait_for("the stand-in", lambda: (tmp_path / "staging" / "up").exists(), STARTED_WITHIN_S)
+        wait_for(lambda: (tmp_path / "staging" / "up").exists(), "the stand-in", STARTED_WITHIN_S)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(virtual._Watch, "until_end", interrupted)
@@ -230,7 +198,7 @@ def test_two_machines_at_once_have_a_core_each_and_a_third_does_not_wait(
             for name in ("first", "second", "third"):
                 runs.append(pool.submit(run, kernel, tmp_path / name))
                 file = tmp_path / name / "core"
-                wait_for(f"the {name} machine", file.exists, STARTED_WITHIN_S)
+                wait_for(file.exists, f"the {name} machine", STARTED_WITHIN_S)
                 pinned.append(int(file.read_text()))
         finally:
             go.touch()
@@ -277,7 +245,7 @@ class Call:
             assert self.process.poll() is None, self.errors()
             return progress.exists() and f'"{step}"' in progress.read_text()
 
-        wait_for(f"{step} in {progress}", seen, timeout_s)
+        wait_for(seen, f"{step} in {progress}", timeout_s)
 
     def wait(self) -> int:
         """The exit status, which must come soon."""
@@ -306,13 +274,6 @@ def called(destination: Path) -> Iterator[Call]:
         yield call
     finally:
         call.end()
-
-
-def ends_within_its_time(processes: list[psutil.Process]) -> None:
-    def seen() -> bool:
-        return not any(lives(process) for process in processes)
-
-    wait_for(f"the end of {processes}", seen, END_WITHIN_S)
 
 
 def network_namespaces_and_mounts() -> tuple[set[str], str]:

@@ -7,8 +7,8 @@ test_loads_for_real.
 import polars
 import pytest
 
-from testbed.results.figures import between_fences, fairness, loads_s
-from testbed.results.tables import throughput_mb_per_s
+from testbed.results.summarising import fairness
+from testbed.results.values import between_fences, loads_s, throughput_mb_per_s
 
 
 def transfers(*rows: tuple[str, float, float, bool]) -> polars.DataFrame:

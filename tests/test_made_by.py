@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import COMPARE, FakeMachine, refused, status_of, with_machine
 from machine import run_scenario
 from made_runs import Made
-from test_cli import FakeMachine, folder, refused, status_of, with_machine
-from test_comparison import COMPARE, two_variants
 
 from analysis.report import write_report
 from analysis.runs import Found, find_runs
 from analysis.tables import run_tables
 from testbed import cli, up_to_date
 from testbed.results.made_by import makers, unlike
-
-__all__ = ["folder", "two_variants"]
 
 TOR: Mapping[str, Any] = {
     "version": "0.4.9.11",

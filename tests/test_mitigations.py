@@ -9,10 +9,10 @@ from pathlib import Path
 
 import polars
 import pytest
-from test_cli import folder
-from test_cli import refused as refused_command
+from commands import refused as refused_command
 
 from testbed.bootstrapped import bare_plan
+from testbed.choices import MOST_SIDE_BY_SIDE
 from testbed.errors import InputError
 from testbed.lab import ipsec
 from testbed.machines import host
@@ -22,10 +22,7 @@ from testbed.policies.parallel import hashing, uniform
 from testbed.probes.premise import SharedLink, expected_shared_link, kept_connections
 from testbed.results.checks import leg_checks
 from testbed.setup import host_kernel
-from testbed.tor.choices import MOST_SIDE_BY_SIDE
 from testbed.variant import Variant, read_variant
-
-__all__ = ["folder"]  # a fixture
 
 SEVERAL = 'patches = ["per-circuit-connections.patch", "connections-per-pair.patch"]'
 

@@ -36,7 +36,7 @@ from dataclasses import asdict
 from pathlib import Path
 from testbed.lab.network import running_lab
 from testbed.plan import make_plan
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.traffic.models import MODELS, write_client, write_server
 from testbed.traffic.tgen_log import read_transfers
 

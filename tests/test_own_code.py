@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.machines.places import Places, seen_by_guest
+from testbed.machines.folders import Folders, seen_by_guest
 from testbed.machines.virtual import INIT
 from testbed.setup.environment import GUEST_FOLDER
 from testbed.setup.own_code import GUEST_CODE, own_code
@@ -61,7 +61,7 @@ def test_two_checkouts_and_caches_give_files_of_the_same_length(
 
 def test_what_is_compiled_has_the_paths_that_the_guest_sees(tmp_path: Path) -> None:
     """The set-up knows no machines, so that it says these paths by itself."""
-    seen, _ = seen_by_guest(Places(run=tmp_path, code=tmp_path))
+    seen, _ = seen_by_guest(Folders(run=tmp_path, code=tmp_path))
     assert (seen.code, seen.environment) == (GUEST_CODE, GUEST_FOLDER)
     assert f'RUN = Path("{seen.run}")' in INIT.read_text(encoding="utf-8")
 

@@ -9,12 +9,13 @@ import polars
 import pytest
 from machine import run_scenario
 
+from testbed.choices import STREAM_RULES
 from testbed.errors import InputError
 from testbed.plan import make_plan
 from testbed.policies.interface import Circuit, FixedPath, Relay, Stream
-from testbed.policies.parallel import STREAM_RULES, ParallelCircuits, hashing
+from testbed.policies.parallel import ParallelCircuits, hashing
 from testbed.policies.reading import policy_class
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.toml_file import PROJECT
 from testbed.tor.circuits import PolicysCircuits
 from testbed.tor.network import RunningTor, TorNetwork

@@ -5,16 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import FakeMachine, with_machine
 from made_runs import Made
-from test_cli import FakeMachine, folder, with_machine
 from test_documents import blocks
 
 import hydra
 from testbed import runner
 from testbed.errors import InputError, TestbedError
 from testbed.toml_file import PROJECT
-
-__all__ = ["folder"]  # a fixture
 
 EXAMPLES = list(blocks(PROJECT / "docs" / "python.md", "python"))
 

@@ -18,15 +18,16 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from commands import status_of
 from made_runs import Made
-from test_cli import status_of
 from test_figures import Recorded, at
 
 from analysis import page, provenance
-from analysis.published import TWO_CLIENTS
+from analysis.order import SCENARIO_ORDER, TRAFFIC_ORDER, VARIANT_ORDER
 from analysis.report import write_report
-from analysis.runs import SCENARIO_ORDER, TRAFFIC_ORDER, VARIANT_ORDER
 from analysis.tables import Table
+from papers import TABLES
+from papers.hydra.published import TWO_CLIENTS
 from testbed import cli
 from testbed.errors import InputError
 from testbed.plan import make_plan
@@ -85,7 +86,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(results: Path) -> Path:
     file = results.parent / "report" / "report.html"
-    write_report(results, file)
+    write_report(results, file, of_papers=TABLES)
     return file
 
 
@@ -260,6 +261,17 @@ def test_the_command_writes_the_report_below_the_directory(
     assert (tmp_path / "report" / "report.html").is_file()
 
 
+def test_of_ones_own_scenarios_a_report_shows_nothing_published(tmp_path: Path) -> None:
+    # The patch of pctls says, in its header, what it is after.
+    for variant in ("vanilla", "mine"):
+        Made(variant, "ThreeContinents").write(tmp_path / "runs")
+    write_report(tmp_path / "runs", tmp_path / "report.html", of_papers=TABLES)
+    words = Page((tmp_path / "report.html").read_text(encoding="utf-8")).words
+    assert "Throughput and round trips" in words
+    for theirs in ("paper", "Hydra", "Table 4", "2009", "NoDropping"):
+        assert theirs not in words
+
+
 def test_runs_that_all_don_t_count_have_a_report_of_the_reasons(tmp_path: Path) -> None:
     invalid = Made(valid=False).write(tmp_path / "runs")
     found = write_report(tmp_path / "runs", tmp_path / "report.html")
@@ -311,7 +323,8 @@ def test_a_report_of_100_runs_takes_less_than_a_minute(tmp_path: Path) -> None:
     sockets = [
         at(
             number / 2,
-            **{"node": "exit1", "port": 9001, "peer_port": connection, "rtt_ms": 25.0},
+            **{"node": "exit1", "peer": "middle1", "port": 9001, "peer_port": connection},
+            rtt_ms=25.0,
             **{"cwnd_segments": 40 + number % 7, "retransmitted_segments": number},
         )
         for number in range(600)

@@ -26,7 +26,7 @@ from testbed.plan import make_plan
 from testbed.plan_model import Plan
 from testbed.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
 from testbed.probes.premise import record_links
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.results import Run
 
 

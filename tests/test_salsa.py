@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import status_of
 from made_consensus import FEW, MadeRelay, document
 from rich.console import Console
-from test_cli import status_of
 
 from salsa import command, figures, observed, simulation
 from salsa.cases import EXIT_CLASSES, MIXTURE, MIXTURE_SHARES, PAPER_CIRCUITS, Case, Rule
-from salsa.drawing import Circuits, draw
+from salsa.drawing import DrawnCircuits, draw
 from salsa.expected import expected
 from salsa.links import count_links
 from salsa.positions import Positions, exits_by_class, positions, scaled
@@ -67,10 +67,10 @@ def made(*relays: MadeRelay) -> Consensus:
     return parse_document("made", document(relays or FEW).encode()).consensus
 
 
-def circuits(*paths: str) -> Circuits:
+def circuits(*paths: str) -> DrawnCircuits:
     """Of relays that are digits: "012" goes from 0 over 1 to 2."""
     columns = zip(*(map(int, path) for path in paths), strict=True)
-    return Circuits(*(np.array(column, dtype=np.int32) for column in columns))
+    return DrawnCircuits(*(np.array(column, dtype=np.int32) for column in columns))
 
 
 def test_links_of_a_few_circuits_are_counted() -> None:
@@ -102,7 +102,7 @@ def test_links_are_counted_as_a_loop_would(undirected: bool) -> None:
     assert counted.circuits_by_shared.tolist() == [shared[number] for number in range(3)]
 
 
-def outcomes(count: int, per_client: int) -> Iterator[tuple[float, Circuits]]:
+def outcomes(count: int, per_client: int) -> Iterator[tuple[float, DrawnCircuits]]:
     """Every set of circuits that the three relays allow, with its probability."""
     relays = range(3)
     clients = -(-count // per_client)

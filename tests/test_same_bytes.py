@@ -33,7 +33,7 @@ SCENARIO = ("scenario", "One", "--variant", "pctls", "--duration", "4 s", "--see
 OTHER_USER = 54_321
 COPIED = (
     *("run.py", "requirements.txt", "pyproject.toml"),
-    *("analysis", "salsa", "scenarios", "topologies", "tor-configs"),
+    *("analysis", "papers", "salsa", "scenarios", "topologies", "tor-configs"),
 )
 
 

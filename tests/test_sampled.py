@@ -20,11 +20,12 @@ from made_places import FILES, write_places
 from scipy.stats import binomtest
 
 from testbed import cli
+from testbed.drawing import draw_scenario
 from testbed.errors import InputError
 from testbed.network import distilled
 from testbed.network.bandwidth_weights import bandwidth_weights, totals
 from testbed.network.consensus import Consensus
-from testbed.network.drawn import Drawn, draw_scenario
+from testbed.network.drawn import Drawn
 from testbed.network.model import RELAY_CLASSES, Network
 from testbed.network.places import read_places
 from testbed.network.positions import relay_classes

@@ -37,23 +37,12 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HYDRA_CACHE", str(tmp_path / "cache"))
-    return cache.cache_folder()
-
-
-@pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that comes first on PATH, for programs that only seem to be the system's."""
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return folder
-
-
-@pytest.fixture
-def progress() -> steps.Progress:
-    return steps.Progress(io.StringIO())
 
 
 def program(folder: Path, name: str, script: str) -> None:

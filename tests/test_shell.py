@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 from stem import ControllerError
-from test_interruption import ends_within_its_time
 from test_terminal import user_of
+from waiting import ends_within_its_time
 
 from testbed.errors import TestbedError
 from testbed.plan import make_plan

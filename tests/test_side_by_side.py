@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from test_builds import is_running, wait_for
 from test_setup import program
+from waiting import is_running, wait_for
 
 from testbed.errors import TestbedError
 from testbed.setup import environment, packages, steps
@@ -51,11 +51,6 @@ side_by_side([("linux", lambda: kernel.kernel_build(0)), ("tor", lambda: tor.tor
 """
 
 
-@pytest.fixture
-def progress() -> Progress:
-    return Progress(io.StringIO())
-
-
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
@@ -71,7 +66,7 @@ def endless(folder: Path, doing: str, module: str = "steps", first: str = "") ->
 def programs_of(folder: Path) -> list[int]:
     """The process numbers of the two programs, once both have begun."""
     for name in ("linux", "tor"):
-        wait_for(folder / name)
+        wait_for((folder / name).exists, name)
     time.sleep(0.1)
     return [int((folder / name).read_text()) for name in ("linux", "tor")]
 
@@ -102,7 +97,7 @@ def test_first_failure_ends_the_others(tmp_path: Path, progress: Progress) -> No
     begun = tmp_path / "begun"
 
     def fail() -> None:
-        wait_for(begun)
+        wait_for(begun.exists, str(begun))
         raise TestbedError("no room")
 
     def go_on() -> None:

@@ -18,28 +18,27 @@ from pathlib import Path
 
 import psutil
 import pytest
-from batch_stand_in import FAILS, FAILS_ONCE, IS_SLOW, NEEDS_ANOTHER, begun, behave
-from test_batch import (
+from batch_stand_in import (
     ALL,
     BATCH,
+    FAILS,
+    FAILS_ONCE,
+    IS_SLOW,
     MINE,
-    PATIENCE_S,
+    NEEDS_ANOTHER,
+    begun,
+    behave,
     changed,
-    folder,
-    mine,
-    no_report,
     run_batch,
     running_batch,
     seeds_there,
-    wait_for,
 )
-from test_cli import refused
+from commands import refused
+from waiting import PATIENCE_S, wait_for
 
 from testbed import cli
 from testbed.results import read_run
 from testbed.setup import cache
-
-__all__ = ["folder", "mine", "no_report"]  # fixtures
 
 pytestmark = [
     pytest.mark.root,  # as Slurm's daemons are

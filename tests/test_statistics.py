@@ -14,8 +14,8 @@ from analysis.statistics import (
     MOST_RUNS,
     POWER,
     Change,
-    Figure,
     Interval,
+    MeanOverRuns,
     Verdict,
     change,
     mean_interval,
@@ -23,7 +23,7 @@ from analysis.statistics import (
     runs_needed,
     simultaneous_confidence,
 )
-from analysis.wording import figure_text, percent, verdict_text
+from analysis.wording import mean_text, percent, verdict_text
 
 VANILLA = {1: 2.41, 2: 2.38, 3: 2.55, 4: 2.20}
 PCTLS = {1: 2.02, 2: 2.10, 3: 2.19, 4: 1.95}
@@ -37,13 +37,13 @@ def ratios(interval: tuple[float, float]) -> list[float]:
     return [math.exp(bound) - 1 for bound in interval]
 
 
-def test_a_figure_is_mean_and_deviation_of_those_that_have_one() -> None:
+def test_a_mean_over_runs_is_of_those_that_have_one() -> None:
     # Deviations from 2.2 are 0.2, 0 and 0.2; n - 1 = 2.
-    figure = Figure.of([2.0, None, 2.2, 2.4])
-    assert figure is not None
-    assert (figure.mean, figure.deviation) == pytest.approx((2.2, 0.2))
-    assert Figure.of([2.0]) == Figure(2.0, None)
-    assert Figure.of([None]) is None
+    mean = MeanOverRuns.of([2.0, None, 2.2, 2.4])
+    assert mean is not None
+    assert (mean.mean, mean.deviation) == pytest.approx((2.2, 0.2))
+    assert MeanOverRuns.of([2.0]) == MeanOverRuns(2.0, None)
+    assert MeanOverRuns.of([None]) is None
 
 
 def test_pairs_have_students_interval() -> None:
@@ -214,11 +214,11 @@ def test_words_depend_on_what_is_better() -> None:
 
 
 def test_figures_for_readers() -> None:
-    assert figure_text(Figure(0.374, 0.0412), 2) == "0.37 ± 0.04"
-    assert figure_text(Figure(91.4, None), 0) == "91"
-    assert figure_text(Figure(0.04876, 0.00012), 2) == "0.049 ± 0.000"
-    assert figure_text(Figure(0.0, 0.0), 1) == "0.0 ± 0.0"
-    assert figure_text(None, 2) == "-"
+    assert mean_text(MeanOverRuns(0.374, 0.0412), 2) == "0.37 ± 0.04"
+    assert mean_text(MeanOverRuns(91.4, None), 0) == "91"
+    assert mean_text(MeanOverRuns(0.04876, 0.00012), 2) == "0.049 ± 0.000"
+    assert mean_text(MeanOverRuns(0.0, 0.0), 1) == "0.0 ± 0.0"
+    assert mean_text(None, 2) == "-"
     assert [percent(share) for share in (-0.881, 0.0949, 0.0999, 0.0, -0.0001)] == [
         "-88 %",
         "+9.5 %",

@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import termios
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+from waiting import wait_for
 
 from testbed.toml_file import PROJECT
 
@@ -58,13 +58,6 @@ def program(machine: str, *, connected: bool = True) -> list[str]:
     """One that connects a machine that is ready once an empty line has been typed."""
     text = PROGRAM.replace("MACHINE", repr(machine)).replace("CONNECTED", repr(connected))
     return [sys.executable, "-c", text]
-
-
-def wait_for(seen: Callable[[], bool], what: str) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not seen():
-        assert time.monotonic() < end_s, f"never came: {what}"
-        time.sleep(0.01)
 
 
 @dataclass

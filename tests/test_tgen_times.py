@@ -9,7 +9,7 @@ from machine import run_inside
 PROGRAM = """
 import os, subprocess, sys
 from pathlib import Path
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.toml_file import PROJECT
 
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

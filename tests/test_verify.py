@@ -1,6 +1,6 @@
 """`verify`: equal, the first difference, what has changed meanwhile, and what can't be made again.
 
-No machine runs but in the last test: the stand-in of test_cli records what it is told to.
+No machine runs but in the last test: that of `commands` records what it is told to.
 """
 
 import json
@@ -11,30 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machine import run_scenario
-from test_cli import (
+from commands import (
     RUN,
     VARIANT,
     FakeMachine,
     Panicking,
     StoppedClock,
-    folder,
     machine_runs,
     status_of,
     with_machine,
 )
-from test_results import socket_sample
+from machine import run_scenario
+from made_record import socket_sample
 
 from testbed import cli, runner
-from testbed.machines.watching import Cost
+from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
 from testbed.probes.sockets import SAMPLE_INTERVAL_S
 from testbed.results import read_run
 from testbed.setup import cache
 from testbed.setup.ready import Ready, TorNeed
 from testbed.setup.tor import tree_sha256
-
-__all__ = ["folder"]
 
 Edit = Callable[[dict[str, Any]], None]
 
@@ -192,7 +189,7 @@ class Listening(FakeMachine):
     commands: list[str] = []  # noqa: RUF012
 
     @classmethod
-    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Cost:
+    def run(cls, _kernel: Path, _command: object, staging: Path, **_options: object) -> Usage:
         cls.plans.append(Plan.model_validate_json((staging / "plan.json").read_text()))
         cls.commands.append(str(_command))
         return super().run(_kernel, _command, staging)

@@ -1,4 +1,6 @@
-"""How times are distributed, by variant: the paper's figures 13 and 14. Means are the tables'.
+"""How times are distributed, by variant. Means are the tables'.
+
+By measure and by model they have the form of figures 13 and 14 of *Examining the Hydra*.
 
 The axis of shares is tail-logarithmic, since what users notice is how long the slowest take.
 """
@@ -15,7 +17,8 @@ from numpy.typing import NDArray
 
 from analysis import metrics, style
 from analysis.figures.drawing import Drawing
-from analysis.runs import SCENARIO_ORDER, TRAFFIC_ORDER, Group
+from analysis.order import SCENARIO_ORDER, TRAFFIC_ORDER
+from analysis.runs import Group
 from analysis.whole_networks import is_drawn, of_class
 from testbed.results import Run
 
@@ -27,7 +30,6 @@ TWO_CLIENTS = "two_clients"
 MOST_STEPS = 300
 """How many steps of a distribution are drawn at most; a panel is some 200 dots high."""
 
-AS_IN_THE_PAPER = "In the form of the paper's figure {}."
 HOW_TO_READ = (
     "The share of all runs' transfers, circuits or probes that took at most the time on the x axis."
     " On the tail-logarithmic y axis, 0, 0.9 and 0.99 are equally far apart."
@@ -64,7 +66,7 @@ CIRCUIT_ROUND_TRIP = Measure("circuit round trip", "ms", "probes", metrics.circu
 
 
 @dataclass(frozen=True)
-class Distribution:
+class CumulativeDistribution:
     """An empirical cumulative distribution.
 
     Attributes:
@@ -78,7 +80,7 @@ class Distribution:
     count: int
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> "Distribution":
+    def of(cls, values: Iterable[float]) -> "CumulativeDistribution":
         """The distribution of at least one value, thinned to what can be seen.
 
         Kept are the first, the last, and ranks at even distances on a tail-logarithmic axis.
@@ -90,12 +92,12 @@ class Distribution:
         return cls(ordered[ranks], (ranks + 1) / count, count)
 
 
-Curves = Mapping[str, Distribution]
+Curves = Mapping[str, CumulativeDistribution]
 """By variant."""
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     """A row of panels.
 
     Attributes:
@@ -107,7 +109,7 @@ class Row:
     value_label: str
     panels: Sequence[Curves]
 
-    def curves(self) -> list[Distribution]:
+    def curves(self) -> list[CumulativeDistribution]:
         """All curves of the row."""
         return [curve for curves in self.panels for curve in curves.values()]
 
@@ -142,13 +144,18 @@ def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Draw
         names = (group.scenario for group in groups if group.traffic == model)
         scenarios = _in_order(names, SCENARIO_ORDER)
         rows = [
-            _row(groups, measure, scenarios, [model], f"share of {measure.things}")
+            row
             for measure in _measures(groups)
+            if (
+                row := _row(groups, measure, scenarios, [model], f"share of {measure.things}")
+            ).curves()
         ]
+        if not rows:
+            continue
         yield Drawing(
             name=f"distributions-{model}-{where}",
             title=f"Transfers, circuits and round trips by scenario, {model}",
-            caption=f"{AS_IN_THE_PAPER.format(13)} {HOW_TO_READ} {_counts(rows)}",
+            caption=f"{HOW_TO_READ} {_counts(rows)}",
             figure=_figure(rows, scenarios, looks, own_axes=False),
         )
 
@@ -168,7 +175,7 @@ def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
         yield Drawing(
             name=f"{measure.name.replace(' ', '-')}-{where}",
             title=f"{measure.name.capitalize()} of two clients by scenario and traffic model",
-            caption=f"{AS_IN_THE_PAPER.format(14)} {HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
+            caption=f"{HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
             figure=_figure(rows, scenarios, looks, own_axes=True),
         )
 
@@ -187,8 +194,8 @@ def _by_class(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
         ("time to last byte", "time_to_last_byte_s"),
     ):
         rows = [
-            Row(
-                f"{model}: share of transfers",
+            PanelRow(
+                f"{model}:\nshare of transfers",
                 f"{name}, s",
                 [_of_class(groups, scenario, model, column) for scenario in scenarios],
             )
@@ -208,20 +215,20 @@ def _of_class(groups: Groups, scenario: str, model: str, column: str) -> Curves:
         if group.scenario == scenario:
             for run in runs:
                 values[group.variant] += of_class(run, model)[column].drop_nulls().to_list()
-    return {variant: Distribution.of(some) for variant, some in values.items() if some}
+    return {variant: CumulativeDistribution.of(some) for variant, some in values.items() if some}
 
 
 def _measures(groups: Groups) -> tuple[Measure, ...]:
-    """The third is the paper's, the stream's round trip; the circuit's where no run has that."""
+    """The third is the stream's round trip; the circuit's where no run has that."""
     recorded = any(len(STREAM_ROUND_TRIP.of(run)) for runs in groups.values() for run in runs)
     return TIME_TO_LAST_BYTE, BUILD_TIME, STREAM_ROUND_TRIP if recorded else CIRCUIT_ROUND_TRIP
 
 
 def _row(
     groups: Groups, measure: Measure, scenarios: Sequence[str], models: Sequence[str], label: str
-) -> Row:
+) -> PanelRow:
     panels = [_curves(groups, measure, scenario, models) for scenario in scenarios]
-    return Row(label, f"{measure.name}, {measure.unit}", panels)
+    return PanelRow(label, f"{measure.name}, {measure.unit}", panels)
 
 
 def _curves(groups: Groups, measure: Measure, scenario: str, models: Sequence[str]) -> Curves:
@@ -230,7 +237,7 @@ def _curves(groups: Groups, measure: Measure, scenario: str, models: Sequence[st
     for group, runs in groups.items():
         if group.scenario == scenario and group.traffic in models:
             values[group.variant] += [value for run in runs for value in measure.of(run)]
-    return {variant: Distribution.of(some) for variant, some in values.items() if some}
+    return {variant: CumulativeDistribution.of(some) for variant, some in values.items() if some}
 
 
 def _in_order(names: Iterable[str], first: Sequence[str]) -> list[str]:
@@ -239,13 +246,13 @@ def _in_order(names: Iterable[str], first: Sequence[str]) -> list[str]:
     return [*(name for name in first if name in found), *sorted(found.difference(first))]
 
 
-def _counts(rows: Sequence[Row]) -> str:
+def _counts(rows: Sequence[PanelRow]) -> str:
     counts = [curve.count for row in rows for curve in row.curves()]
     return f"A line has {min(counts)} to {max(counts)} values." if counts else "No run has a value."
 
 
 def _figure(
-    rows: Sequence[Row], scenarios: Sequence[str], looks: style.Looks, *, own_axes: bool
+    rows: Sequence[PanelRow], scenarios: Sequence[str], looks: style.Looks, *, own_axes: bool
 ) -> Figure:
     """The panels, a column a scenario; with `own_axes`, broken x axes instead of a row's shared."""
     row_gap_inches = 0.3 if own_axes else 0.45

@@ -3,11 +3,10 @@
 One run is `testbed.runner`'s; what many say together is the analysis's.
 """
 
-from testbed.batch.batch_file import read_batch
 from testbed.batch.carrying_out import all_cores, carry_out
 from testbed.batch.estimate import Estimator, earlier_runs
+from testbed.batch.runs import look_up, read_batch
 from testbed.batch.slurm import Slurm
-from testbed.batch.standing import look_up
 
 __all__ = [
     "Estimator",

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -21,12 +20,11 @@ from rich.console import Console
 
 from testbed import results
 from testbed.batch import slurm
-from testbed.batch.batch_file import Batch
-from testbed.batch.display import Display
 from testbed.batch.estimate import Estimator, earlier_runs
 from testbed.batch.notes import BEGUN, ENDED, UNEXPLAINED, Note
+from testbed.batch.runs import Batch, Ended, Standing, lacking, look_up, set_aside
+from testbed.batch.show import Display
 from testbed.batch.slurm import Slurm
-from testbed.batch.standing import Standing, look_up, set_aside
 from testbed.errors import InputError, TestbedError
 from testbed.guest import memory_mb
 from testbed.runner import plan_need
@@ -47,24 +45,6 @@ SNAKEMAKE_LOG = "snakemake.log"
 LOOK_INTERVAL_S = 0.5
 GRACE_S = 30.0
 """For the runs to end their machines and remove what is half-done, after an interruption."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a batch ended.
-
-    Attributes:
-        standings: how each of its runs stands now.
-        failures: by the folder of each run that is lacking, the error of its last try.
-    """
-
-    standings: Sequence[Standing]
-    failures: dict[Path, str]
-
-    @property
-    def invalid(self) -> list[Standing]:
-        """The runs that are there and don't count."""
-        return [one for one in self.standings if one.run and not one.run.summary.valid]
 
 
 def carry_out(
@@ -130,26 +110,6 @@ def carry_out(
 def all_cores() -> int:
     """How many runs there can be at once with a core each."""
     return len(os.sched_getaffinity(0))
-
-
-def lacking(
-    standings: Sequence[Standing], estimator: Estimator, *, again_invalid: bool
-) -> list[Standing]:
-    """The runs to be made, in the order in which they are begun.
-
-    They aren't there, or don't count and are asked for again. Those of a seed that take longest
-    come first, so that at the end no core stands idle for long; as the batch has them where no
-    earlier run says what one takes.
-    """
-
-    def rank(one: Standing) -> tuple[int, float]:
-        expected = estimator.expected(one.plan)
-        return one.plan.seed, -expected.wall_s if expected else 0.0
-
-    wanted = [
-        one for one in standings if one.run is None or (again_invalid and not one.run.summary.valid)
-    ]
-    return sorted(wanted, key=rank)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ Basis = Literal["same", "guess"]
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedTime:
     """What a run is expected to take, in seconds.
 
     Attributes:
@@ -51,12 +51,12 @@ class Estimator:
         self._wall_s = _line(alone, attrgetter("cost.wall_s"))
         self._cpu_s = _line(alone, attrgetter("cost.cpu_s"))
 
-    def expected(self, plan: Plan) -> Expected | None:
+    def expected(self, plan: Plan) -> ExpectedTime | None:
         """What a run of a plan will take; None without any earlier run."""
         wanted = (plan.scenario, plan.traffic, plan.variant)
         same = [one for one in self._earlier if (one.scenario, one.traffic, one.variant) == wanted]
         if same:
-            return Expected(
+            return ExpectedTime(
                 wall_s=self._wall_s.prolonged(same, plan.duration_s),
                 cpu_s=self._cpu_s.prolonged(same, plan.duration_s),
                 basis="same",
@@ -69,7 +69,7 @@ class Estimator:
         if not by_client:
             return None
         mb = plan.duration_s * max(by_client) * len(plan.traffic_by_client)
-        return Expected(self._wall_s.of_mb(mb), self._cpu_s.of_mb(mb), "guess")
+        return ExpectedTime(self._wall_s.of_mb(mb), self._cpu_s.of_mb(mb), "guess")
 
 
 def earlier_runs(*directories: Path) -> list[Summary]:

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from testbed import runner
 from testbed.batch.notes import ENDED_FROM_OUTSIDE, Note
-from testbed.batch.standing import stand
-from testbed.cli import FAILED, INTERRUPTED, VALID, end_on_signals
+from testbed.batch.runs import stand
+from testbed.ending import FAILED, INTERRUPTED, VALID, end_on_signals
 from testbed.errors import TestbedError
 from testbed.up_to_date import Today
 

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.batch.estimate import Expected
+from testbed.batch.estimate import ExpectedTime
 from testbed.errors import InputError, TestbedError
 
 LOGS = "slurm"
@@ -46,7 +46,7 @@ class Slurm:
     partition: str | None = None
     time_limit_s: float | None = None
 
-    def resources(self, guest_mb: int, expected: Expected | None) -> dict[str, str | int]:
+    def resources(self, guest_mb: int, expected: ExpectedTime | None) -> dict[str, str | int]:
         """What a job asks for, by Snakemake's names for it: MB, and minutes."""
         asked = {
             "mem_mb": guest_mb + MEMORY_MB_BESIDE_GUEST,
@@ -56,7 +56,7 @@ class Slurm:
         }
         return {name: value for name, value in asked.items() if value is not None}
 
-    def _limit_s(self, expected: Expected | None) -> float:
+    def _limit_s(self, expected: ExpectedTime | None) -> float:
         if self.time_limit_s:
             return self.time_limit_s
         return max(LEAST_LIMIT_S, FACTOR * expected.wall_s) if expected else UNKNOWN_LIMIT_S

@@ -24,8 +24,8 @@ from testbed.lab.network import Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.network.model import FULL_SIZE_PACKET_BYTES, Shape
 from testbed.plan_model import Link, Plan, PlanPart
-from testbed.probes.record import Record
 from testbed.queue_disciplines import FIFO
+from testbed.recording import Record
 from testbed.seeds import derived_seed
 
 CALIBRATION_FILE = "calibration.jsonl"
@@ -102,7 +102,7 @@ class LoadCounts(PlanPart):
     dropped_by_queue: int
 
 
-class DirectionCounts(PlanPart):
+class CalibratedDirection(PlanPart):
     """What was counted on one direction of a link; nothing is judged here.
 
     Attributes:
@@ -202,7 +202,7 @@ def run_calibration(plan: Plan, directory: Path, gso_max_segs: int = 1) -> None:
     """
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    rows: list[DirectionCounts] = []
+    rows: list[CalibratedDirection] = []
     with Record(directory / "raw") as record, running_lab(plan) as lab:
         _bundle(lab, gso_max_segs)
         measured = list(calibrated_links(plan))
@@ -266,10 +266,10 @@ def read_calibration(directory: Path) -> list[Measured]:
         lines = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
         raise TestbedError(f"{file} is missing: the calibration didn't come to its end") from error
-    return judge([DirectionCounts.model_validate_json(line) for line in lines])
+    return judge([CalibratedDirection.model_validate_json(line) for line in lines])
 
 
-def judge(counts: Sequence[DirectionCounts]) -> list[Measured]:
+def judge(counts: Sequence[CalibratedDirection]) -> list[Measured]:
     """Hold what was counted against what the links should do.
 
     Delay within 0.1 ms, rate within 1 %. The number of lost packets is binomial; each direction
@@ -372,7 +372,7 @@ def _cell(row: Measured | None, shown: _Shown) -> str:
     return text if row.ok else f"[bold red]{text}[/bold red]"
 
 
-def _judge_direction(counts: DirectionCounts, confidence: float) -> Iterator[Measured]:
+def _judge_direction(counts: CalibratedDirection, confidence: float) -> Iterator[Measured]:
     names = _names(counts)
 
     def row(what: str, said: float, seen: float, within: float, packets: int) -> Measured:
@@ -396,13 +396,13 @@ def _judge_direction(counts: DirectionCounts, confidence: float) -> Iterator[Mea
         yield from _judge_load(counts.load, counts.shape, names)
 
 
-def _names(counts: DirectionCounts) -> tuple[str, str, str]:
+def _names(counts: CalibratedDirection) -> tuple[str, str, str]:
     """Link, direction and queue, as `Measured` has them."""
     direction = f"{counts.sender} to {counts.receiver}"
     return _link_name(counts.link), direction, counts.shape.queue_discipline
 
 
-def _judge_bundles(counts: DirectionCounts, confidence: float) -> Iterator[Measured]:
+def _judge_bundles(counts: CalibratedDirection, confidence: float) -> Iterator[Measured]:
     """Whether they are bundles, crossed as one, and took so many segments with them.
 
     Of n bundles with s segments each, of which a share p is lost, the lost segments' variance is
@@ -452,7 +452,7 @@ def _judge_load(load: LoadCounts, said: Shape, names: tuple[str, str, str]) -> I
 
 
 def _judge_loss(
-    names: tuple[str, str, str], alike: Sequence[DirectionCounts], confidence: float
+    names: tuple[str, str, str], alike: Sequence[CalibratedDirection], confidence: float
 ) -> Measured:
     """Hold what was lost on directions of the same loss against the binomial interval."""
     loss = alike[0].shape.loss
@@ -463,7 +463,7 @@ def _judge_loss(
     return Measured(*names, "loss", loss, lost / sent, tolerance, sent, least <= lost <= most)
 
 
-def _sent_and_lost(counts: DirectionCounts) -> tuple[int, int]:
+def _sent_and_lost(counts: CalibratedDirection) -> tuple[int, int]:
     """Packets by what TCP sent and what arrived; bundles, which nobody else counts, by the link."""
     if counts.shape.bundles:
         sent = counts.passed_bundles + counts.lost_by_link + counts.dropped_by_queue
@@ -499,7 +499,7 @@ class _LinkUnderTest:
         self._log = log
         self._paths = (lab.path(first, second), lab.path(second, first))
 
-    def counts(self, *, with_load: bool) -> list[DirectionCounts]:
+    def counts(self, *, with_load: bool) -> list[CalibratedDirection]:
         """Measure both directions; with the queue under a full load if asked for."""
         ends = (self._link.ends, self._link.ends[::-1])
         delays_ms = [self._delays_ms(*one) for one in ends]
@@ -507,7 +507,7 @@ class _LinkUnderTest:
         tcp = self._tcp_counts()
         load = [self._under_load(number) if with_load else None for number in range(2)]
         return [
-            DirectionCounts(
+            CalibratedDirection(
                 sender=sender,
                 receiver=receiver,
                 link=self._link,
@@ -693,7 +693,7 @@ class _LinkUnderTest:
             seen = now
 
     def _counted(self) -> list[dict[str, int]]:
-        """By the names of `DirectionCounts`."""
+        """By the names of `CalibratedDirection`."""
         return [
             {
                 "sent_segments": sent,

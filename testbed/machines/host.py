@@ -14,17 +14,17 @@ from typing import IO
 
 import psutil
 
+from testbed.check import Check
 from testbed.errors import InputError
 from testbed.machines.watching import (
     POLL_INTERVAL_S,
-    Cost,
     Step,
     Steps,
+    Usage,
     failure,
     told_error,
     write_command,
 )
-from testbed.results.summary import Check
 from testbed.setup import host_kernel
 from testbed.setup.steps import dying_with_us
 
@@ -83,7 +83,7 @@ def run_on_host(
     *,
     environment: Mapping[str, str],
     on_step: Callable[[Step], None],
-) -> tuple[Cost, Check]:
+) -> tuple[Usage, Check]:
     """Run a command as root in network, process and mount namespaces that nobody else has.
 
     It has no interface but its loopback, and of the kernel's settings it can change only its own
@@ -114,7 +114,7 @@ def run_on_host(
     if machine.returncode != 0:
         ended = f"the experiment ended with status {machine.returncode}"
         raise told_error(staging) or failure(ended, log)
-    return Cost(wall_s, wall_s, cpu_s), kept_up
+    return Usage(wall_s, wall_s, cpu_s), kept_up
 
 
 def _started(staging: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:

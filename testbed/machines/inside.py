@@ -1,6 +1,6 @@
 """What a module that runs inside a machine is told on its command line, and how it tells its error.
 
-The command line is made in places; the error is read in watching.
+The command line is made in folders; the error is read in watching.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from testbed.errors import TestbedError
 
 
 def arguments_of(description: str | None) -> argparse.ArgumentParser:
-    """A parser of what every such module is told; see `places.Places.command`."""
+    """A parser of what every such module is told; see `folders.Folders.command`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--directory", type=Path, required=True)

@@ -24,9 +24,9 @@ import psutil
 from testbed.errors import InputError, TestbedError
 from testbed.machines.watching import (
     POLL_INTERVAL_S,
-    Cost,
     Step,
     Steps,
+    Usage,
     failure,
     told_error,
     write_command,
@@ -93,7 +93,7 @@ def run_in_machine(
     start_ns: int = START_NS,
     stall_cpu_s: float = STALL_CPU_S,
     terminal: int | None = None,
-) -> Cost:
+) -> Usage:
     """Boot a machine, run a command in it as root, and wait until it has switched itself off.
 
     The guest's root file system is the host's, with the host user's rights. It says how far it
@@ -140,7 +140,7 @@ def run_in_machine(
             shutil.rmtree(staging / ".uml", ignore_errors=True)
         wall_s = time.monotonic() - start_s
     _check_end(staging, console, machine.returncode)
-    return Cost(watch.last.time_s - watch.start_s, wall_s, cpu_s)
+    return Usage(watch.last.time_s - watch.start_s, wall_s, cpu_s)
 
 
 def _mode(start_ns: int, entropy_seed: int, terminal: int | None) -> list[str]:

@@ -26,8 +26,14 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a machine's life took: seconds of its clock, the host's, and of processors."""
+class Usage:
+    """What a machine's life took, in seconds.
+
+    Attributes:
+        virtual_s: of its clock.
+        wall_s: of the host's.
+        cpu_s: of processors: the machine and all in it, user and system.
+    """
 
     virtual_s: float
     wall_s: float

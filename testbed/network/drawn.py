@@ -3,19 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
-from testbed.errors import InputError
-from testbed.network import distilled
 from testbed.network.bandwidth_weights import Totals, bandwidth_weights
 from testbed.network.consensus import Consensus
-from testbed.network.finding import read_consensuses
 from testbed.network.model import RELAY_CLASSES, Network
-from testbed.network.places import PLACES, Places, read_places
+from testbed.network.places import Places
 from testbed.network.routes import Routes
-from testbed.network.sampled import draw_network, traffic_by_client
-from testbed.scenario import SampledScenario, read_sampled_scenario
-from testbed.toml_file import Value, label, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,85 +40,3 @@ class Drawn:
         for relay in self.network.of_kind("relay"):
             weights[relay.relay_class] += relay.weight or 0
         return bandwidth_weights(Totals(**weights))
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """A scenario with what its networks are drawn from."""
-
-    file: Path
-    said: SampledScenario
-    consensus: Consensus
-    places: Places
-
-    def draw(self, seed: int) -> Drawn:
-        """The network of a seed.
-
-        Raises:
-            InputError: none can be drawn as the scenario says.
-        """
-        keys = self.said.network
-        try:
-            network = draw_network(
-                self.consensus,
-                self.places,
-                relays=keys.relays,
-                clients=keys.clients,
-                servers=keys.servers,
-                authorities=keys.authorities,
-                loss=keys.loss,
-                queue_packets=keys.queue_packets,
-                seed=seed,
-            )
-        except InputError as error:
-            raise InputError(f"{label(self.file)}: network.{error}") from error
-        clients = [node.name for node in network.of_kind("client")]
-        return Drawn(
-            scenario=self.file.stem,
-            seed=seed,
-            consensus=self.consensus,
-            places=self.places,
-            network=network,
-            traffic_by_client=traffic_by_client(self.said.clients, clients, seed),
-        )
-
-
-def read_source(scenario: str, changes: Mapping[str, Value] | None = None) -> Source:
-    """What a scenario draws from, by its name or its file.
-
-    Args:
-        changes: as of `read_scenario`.
-
-    Raises:
-        InputError: the scenario isn't there, has no sampled network, or names what isn't there.
-    """
-    said, file = read_sampled_scenario(scenario, changes)
-    return Source(file, said, _consensus(said, file), _places(said, file))
-
-
-def draw_scenario(scenario: str, seed: int) -> Drawn:
-    """The network that a seed draws for a scenario; raises as `read_source` and `Source.draw`."""
-    return read_source(scenario).draw(seed)
-
-
-def _consensus(said: SampledScenario, file: Path) -> Consensus:
-    name = said.network.consensus
-    known = name in distilled.names()
-    where = name if known else str(file.parent / Path(name).expanduser())
-    key = f"{label(file)}: network.consensus = {shown(name)}"
-    try:
-        found = read_consensuses([where])
-    except InputError as error:
-        raise InputError(f"{key}: {error}") from error
-    if len(found) != 1:
-        raise InputError(f"{key}: has {len(found)} consensuses: name the file of one of them")
-    return found[0]
-
-
-def _places(said: SampledScenario, file: Path) -> Places:
-    name = said.network.places
-    folder = PLACES if name is None else file.parent / Path(name).expanduser()
-    try:
-        return read_places(folder)
-    except InputError as error:
-        raise InputError(f"{label(file)}: network.places: {error}") from error

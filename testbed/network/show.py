@@ -7,17 +7,17 @@ from rich.table import Table
 
 from testbed.network.summary import (
     SHOWN_WEIGHTS,
-    ClassFigures,
+    ClassSummary,
+    NetworkSummary,
     OverSeeds,
     RoundTrips,
-    Summary,
 )
 
 _COUNTRIES_SHOWN = 12
 _NOTHING = "-"
 
 
-def print_summary(console: Console, of: Summary) -> None:
+def print_summary(console: Console, of: NetworkSummary) -> None:
     """Print what a drawn network is like."""
     kinds = ("relay", "client", "server", "authority")
     told = ", ".join(_counted(of.nodes.get(kind, 0), kind) for kind in kinds)
@@ -45,7 +45,7 @@ def print_over_seeds(
     console.print(table)
 
 
-def _classes(classes: Sequence[ClassFigures]) -> Table:
+def _classes(classes: Sequence[ClassSummary]) -> Table:
     table = _table(
         "class",
         "relays",
@@ -73,7 +73,7 @@ def _classes(classes: Sequence[ClassFigures]) -> Table:
     return table
 
 
-def _weights(of: Summary) -> Table:
+def _weights(of: NetworkSummary) -> Table:
     table = _table("bandwidth weights, 1/10000", *SHOWN_WEIGHTS)
     for name, weights in (
         ("of the drawn relays", of.bandwidth_weights),
@@ -83,7 +83,7 @@ def _weights(of: Summary) -> Table:
     return table
 
 
-def _countries(of: Summary) -> Table:
+def _countries(of: NetworkSummary) -> Table:
     table = _table(
         "country",
         "relays",
@@ -125,7 +125,7 @@ def _round_trips(of: RoundTrips) -> str:
     )
 
 
-def _by_count(of: Summary) -> list[tuple[str, int]]:
+def _by_count(of: NetworkSummary) -> list[tuple[str, int]]:
     return sorted(of.clients_by_traffic.items(), key=lambda item: -item[1])
 
 

@@ -15,7 +15,7 @@ from testbed.network.positions import relay_classes
 
 
 @dataclass(frozen=True)
-class ClassFigures:
+class ClassSummary:
     """Relays of one class, and what of all weight is theirs; the consensus's beside them.
 
     Rates are None where there is no such relay.
@@ -32,7 +32,7 @@ class ClassFigures:
 
 
 @dataclass(frozen=True)
-class CountryFigures:
+class CountrySummary:
     """Nodes in one country; `users_percent` is the share of Tor's users by which it is drawn."""
 
     country: str
@@ -57,7 +57,7 @@ class RoundTrips:
 
 
 @dataclass(frozen=True)
-class Summary:
+class NetworkSummary:
     """A drawn network in numbers.
 
     Attributes:
@@ -71,8 +71,8 @@ class Summary:
     nodes: Mapping[str, int]
     sites: int
     links: int
-    classes: tuple[ClassFigures, ...]
-    countries: tuple[CountryFigures, ...]
+    classes: tuple[ClassSummary, ...]
+    countries: tuple[CountrySummary, ...]
     round_trips: RoundTrips | None
     clients_by_traffic: Mapping[str, int]
     bandwidth_weights: Mapping[str, int]
@@ -83,17 +83,17 @@ class Summary:
         return asdict(self)
 
 
-def summary(drawn: Drawn) -> Summary:
+def summary(drawn: Drawn) -> NetworkSummary:
     """The numbers of a drawn network."""
     network = drawn.network
-    return Summary(
+    return NetworkSummary(
         scenario=drawn.scenario,
         seed=drawn.seed,
         consensus=drawn.consensus.name,
         nodes=dict(Counter(node.kind for node in network.nodes)),
         sites=len(network.sites),
         links=len(network.links),
-        classes=tuple(_class_figures(drawn, one) for one in RELAY_CLASSES),
+        classes=tuple(_class_summary(drawn, one) for one in RELAY_CLASSES),
         countries=_countries(drawn),
         round_trips=_round_trips(drawn),
         clients_by_traffic=dict(Counter(drawn.traffic_by_client.values())),
@@ -114,7 +114,7 @@ class OverSeeds:
     greatest: float
 
 
-def over_seeds(summaries: Sequence[Summary]) -> list[OverSeeds]:
+def over_seeds(summaries: Sequence[NetworkSummary]) -> list[OverSeeds]:
     """Shares of weight by class and bandwidth weights over seeds, at least two of one scenario."""
     figures = [_figures(one) for one in summaries]
     found = []
@@ -126,7 +126,7 @@ def over_seeds(summaries: Sequence[Summary]) -> list[OverSeeds]:
     return found
 
 
-def _figures(of: Summary) -> dict[str, tuple[float, float]]:
+def _figures(of: NetworkSummary) -> dict[str, tuple[float, float]]:
     """What the drawn network has, and what the consensus has, by the figure's name."""
     shares = {
         f"{one.relay_class}, % of the weight": (one.weight_percent, one.consensus_weight_percent)
@@ -144,13 +144,13 @@ SHOWN_WEIGHTS = ("Wgg", "Wgd", "Wmg", "Wmd", "Wme", "Wee", "Wed")
 """The bandwidth weights that the others follow from."""
 
 
-def _class_figures(drawn: Drawn, relay_class: RelayClass) -> ClassFigures:
+def _class_summary(drawn: Drawn, relay_class: RelayClass) -> ClassSummary:
     relays = drawn.network.of_class(relay_class)
     rates = [(node.rate_up_bit_per_s or 0) / 1e6 for node in relays]
     number = {"middle": 0, "guard": 1, "exit": 2, "both": 3}[relay_class]
     weights = drawn.consensus.relays["weight"].to_numpy()
     of_class = relay_classes(drawn.consensus.relays) == number
-    return ClassFigures(
+    return ClassSummary(
         relay_class=relay_class,
         relays=len(relays),
         weight_percent=100 * _weight(relays) / _weight(drawn.network.of_kind("relay")),
@@ -162,7 +162,7 @@ def _class_figures(drawn: Drawn, relay_class: RelayClass) -> ClassFigures:
     )
 
 
-def _countries(drawn: Drawn) -> tuple[CountryFigures, ...]:
+def _countries(drawn: Drawn) -> tuple[CountrySummary, ...]:
     """Those with most nodes first."""
     network = drawn.network
     by_kind = {
@@ -175,7 +175,7 @@ def _countries(drawn: Drawn) -> tuple[CountryFigures, ...]:
     of_consensus = dict(by_country.iter_rows())
     all_weight = sum(of_consensus.values())
     found = [
-        CountryFigures(
+        CountrySummary(
             country=site.country,
             relays=by_kind["relay"][site.country],
             weight_percent=100 * _weight([r for r in relays if r.country == site.country]) / total,

@@ -5,8 +5,6 @@ from itertools import count
 
 from testbed.policies.interface import Circuit, Client, Policy, Stream
 
-STREAM_RULES = ("uniform", "hashing")
-
 
 class ParallelCircuits(Policy):
     """So many circuits by the topology's path, and a rule that says which of them a stream takes.

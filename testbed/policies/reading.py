@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import InputError
-from testbed.plan_model import FIXED, TOR
-from testbed.plan_model import Policy as PlannedPolicy
+from testbed.plan_model import FIXED, TOR, PlannedPolicy
 from testbed.policies.interface import Policy
 from testbed.toml_file import label, shown
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from testbed.errors import InputError, TestbedError
 from testbed.lab.network import Direction, Lab
 from testbed.plan_model import Plan
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.toml_file import shown, suggestion
 
 SNAP_LENGTH_BYTES = 94

@@ -5,9 +5,9 @@ How the nodes come to use it is `lab.ipsec`'s.
 
 import re
 
+from testbed.check import Check
 from testbed.lab.ipsec import SEGMENT_BYTES
 from testbed.lab.network import Lab
-from testbed.probes.premise import Check
 
 _SEGMENT = re.compile(r"\bmss:(\d+)")
 

@@ -11,10 +11,11 @@ from functools import partial
 from stem.control import EventType
 from stem.response.events import CircuitBandwidthEvent, LogEvent
 
+from testbed.check import Check
+from testbed.choices import CONGESTION_CONTROL_OPTION, has_fixed_window
 from testbed.lab.network import Lab
 from testbed.plan_model import Plan
-from testbed.probes.premise import Check, none_of, probe_all_circuits
-from testbed.tor.choices import CONGESTION_CONTROL_OPTION, has_fixed_window
+from testbed.probes.premise import none_of, probe_all_circuits
 from testbed.tor.circuits import LEGS, Circuits, Leg, PolicysCircuits, linked_legs
 from testbed.tor.configuration import has_weights
 from testbed.tor.network import TorNetwork
@@ -85,7 +86,7 @@ async def _check_congestion_control(lab: Lab, network: TorNetwork) -> Check:
     name = "clients whose circuit has congestion control"
     clients = set(lab.plan.clients)
     if not network.knows(CONGESTION_CONTROL_OPTION):
-        return Check(name, f"0 of {len(clients)}", NOT_KNOWN, ok=None)
+        return Check(name=name, expected=f"0 of {len(clients)}", observed=NOT_KNOWN, ok=None)
     with_window: set[str] = set()
 
     def on_bandwidth(client: str, event: CircuitBandwidthEvent) -> None:
@@ -130,7 +131,9 @@ async def _check_scheduler(network: TorNetwork) -> Check:
         tor.controller.remove_event_listener(listeners[name])
     others = [f"{name}: {seen[name]}" for name in wanted if seen[name] != wanted[name]]
     expected = ", ".join(sorted(set(wanted.values())))
-    return Check("scheduler", expected, "; ".join(others) or expected, not others)
+    return Check(
+        name="scheduler", expected=expected, observed="; ".join(others) or expected, ok=not others
+    )
 
 
 def check_linked_sets(plan: Plan, network: TorNetwork, when: str) -> Check:

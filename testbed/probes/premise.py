@@ -8,19 +8,20 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 from stem.control import EventType
 from stem.response.events import CellStatsEvent
 
+from testbed.check import Check
 from testbed.lab.links import LinkCounters
 from testbed.lab.network import Direction, Lab
 from testbed.plan_model import FIXED, Plan
-from testbed.probes.record import Record
 from testbed.probes.round_trip import PROBE_TIMEOUT_S, probe_target, round_trip_ms_of
 from testbed.probes.sockets import ConnectionTable
+from testbed.recording import Record
 from testbed.tor.circuits import Circuits, linked_legs
 from testbed.tor.network import TorNetwork
 
@@ -29,21 +30,6 @@ MOST_NAMED = 20
 
 TELLING_S = 2.5
 """Tor tells of the last second's cells once a second."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of `summary.json`'s `checks`; `ok` is None where there was nothing to judge by.
-
-    `value` and `bound` are what was judged, as numbers by name; None where there are none.
-    """
-
-    name: str
-    expected: str
-    observed: str
-    ok: bool | None
-    value: Mapping[str, float] | None = None
-    bound: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -158,8 +144,14 @@ async def probe_all_circuits(lab: Lab, network: TorNetwork) -> None:
 def check_shared_link(plan: Plan, seen: SharedLink, when: str) -> Check:
     """Whether the shared link is what the variant promises."""
     expected = expected_shared_link(plan)
-    name = f"shared link {when} measuring"
-    return Check(name, str(expected), str(seen), seen == expected, asdict(seen), asdict(expected))
+    return Check(
+        name=f"shared link {when} measuring",
+        expected=str(expected),
+        observed=str(seen),
+        ok=seen == expected,
+        value=asdict(seen),
+        bound=asdict(expected),
+    )
 
 
 def checks_after(
@@ -229,7 +221,14 @@ def _add_link(
 def none_of(name: str, found: list[str]) -> Check:
     """A check that holds if nothing was found."""
     told = ", ".join(found[:MOST_NAMED]) + (" …" if len(found) > MOST_NAMED else "")
-    return Check(name, "none", told or "none", not found, {"count": len(found)}, {"count": 0})
+    return Check(
+        name=name,
+        expected="none",
+        observed=told or "none",
+        ok=not found,
+        value={"count": len(found)},
+        bound={"count": 0},
+    )
 
 
 def _counted(number: int, what: str) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from stem.control import EventType
 from stem.response.events import CellStatsEvent
 
-from testbed.probes.record import Rows
+from testbed.recording import Rows
 from testbed.tor.network import RunningTor
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from testbed.lab.network import Lab
 from testbed.policies.interface import PROBE_PORT
-from testbed.probes.record import Record
+from testbed.recording import Record
 
 PROBE_INTERVAL_S = 1.0
 """Per client. A probe is three cells of 514 bytes, against a load of megabytes a second."""

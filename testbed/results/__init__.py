@@ -3,6 +3,7 @@
 What many runs say together is the analysis's.
 """
 
+from testbed.check import Check
 from testbed.results.directory import (
     PATCHES,
     keep_failed,
@@ -16,8 +17,7 @@ from testbed.results.directory import (
 from testbed.results.manifest import MachineFacts
 from testbed.results.run import Run, read_run
 from testbed.results.show import print_summary
-from testbed.results.summary import Check, Summary
-from testbed.results.tables import stream_round_trip_ms, throughput_mb_per_s
+from testbed.results.summary import Summary
 
 __all__ = [
     "PATCHES",
@@ -33,7 +33,5 @@ __all__ = [
     "read_run",
     "remove_left_overs",
     "staging",
-    "stream_round_trip_ms",
-    "throughput_mb_per_s",
     "write_results",
 ]

@@ -15,14 +15,16 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from testbed.check import Check
 from testbed.errors import TestbedError, reason_of
 from testbed.plan_model import Patch, Plan
 from testbed.results.checks import computed_checks, queue_drops
-from testbed.results.figures import delivered_mb, figures
 from testbed.results.fingerprint import Contents
 from testbed.results.manifest import FINGERPRINT, MANIFEST, SHA256, MachineFacts, manifest
-from testbed.results.summary import ERROR, SUMMARY, Check, Cost, Summary
+from testbed.results.summarising import summary_parts
+from testbed.results.summary import ERROR, SUMMARY, Cost, Summary
 from testbed.results.tables import SCHEMAS, Recorded, read_recorded
+from testbed.results.values import delivered_mb
 from testbed.setup.sources import sha256_of
 
 EXCHANGED = ("plan.json", "command", "mounts.json", "guest_init.py", "status")
@@ -177,10 +179,10 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
             virtual_s=facts.cost.virtual_s,
             wall_s=facts.cost.wall_s,
             cpu_s=facts.cost.cpu_s,
-            delivered_mb=delivered_mb(recorded.tables.transfers, recorded.tables.delivered),
+            delivered_mb=delivered_mb(recorded.tables),
         ),
         notes=_notes(plan, recorded),
-        **figures(plan, recorded),
+        **summary_parts(plan, recorded),
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import polars
 
+from testbed.check import Check
 from testbed.plan_model import Plan, Tor
-from testbed.results.summary import Check
 from testbed.results.tables import Tables
 
 PER_CIRCUIT = "one connection per circuit"

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from testbed.check import Check
+from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
 from testbed.results import debian
 from testbed.results.made_by import FILES, files_sha256
-from testbed.results.summary import Check
 from testbed.setup.builds import Build
 from testbed.toml_file import PROJECT
 
@@ -27,22 +28,6 @@ FINGERPRINT = "fingerprint"
 """The key of the run's fingerprint; older runs lack it."""
 FORMAT = 1
 """Raised when a reader of today could no longer read what is written."""
-
-
-class Spent(Protocol):
-    """What a machine's life took, as each machine tells it, in seconds."""
-
-    @property
-    def virtual_s(self) -> float:
-        """Of the machine's clock."""
-
-    @property
-    def wall_s(self) -> float:
-        """Of the host's."""
-
-    @property
-    def cpu_s(self) -> float:
-        """Of processors: the machine and all in it, user and system."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +46,7 @@ class MachineFacts:
     """
 
     machine: str
-    cost: Spent
+    cost: Usage
     started: datetime
     ended: datetime
     virtual_start_s: float

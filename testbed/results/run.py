@@ -17,12 +17,14 @@ from testbed.plan_model import Plan
 from testbed.results.fingerprint import Contents
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, makers
 from testbed.results.manifest import FINGERPRINT, FORMAT, MANIFEST, SHA256
-from testbed.results.summary import ERROR, SUMMARY, Summary
+from testbed.results.summarising import traffic_summary
+from testbed.results.summary import ERROR, SUMMARY, Summary, TrafficSummary
 from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS, YOUNGER_TABLES
+from testbed.results.values import clients_of
 from testbed.setup.sources import sha256_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """A run directory. The tables are read when they are asked for, and then kept."""
 
@@ -80,6 +82,26 @@ class Run:
     def measuring_start_s(self) -> float:
         """When measuring began, as Unix time of the machine's clock, like the tables' times."""
         return float(self.manifest["measuring_start_s"])
+
+    @property
+    def clients_under_test(self) -> tuple[str, ...]:
+        """The clients that run the model under test: of two bulk clients both, else the one.
+
+        Raises:
+            TestbedError: the manifest's plan doesn't say what each client ran.
+        """
+        traffic = self.manifest["plan"].get("traffic_by_client", {})
+        if clients := clients_of(self.summary.traffic, traffic):
+            return clients
+        raise TestbedError(
+            f"{self.directory / MANIFEST}: plan.traffic_by_client names no client that runs"
+            f" {self.summary.traffic}"
+        )
+
+    @cached_property
+    def under_test(self) -> TrafficSummary:
+        """What these clients got, by today's rules: older summaries lack some of it."""
+        return traffic_summary(self, self.summary.traffic, self.clients_under_test)
 
     @cached_property
     def transfers(self) -> polars.DataFrame:

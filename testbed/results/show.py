@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testbed.results.summary import Check, Summary, TrafficFigures
+from testbed.check import Check
+from testbed.results.summary import Summary, TrafficSummary
 
 
 def print_summary(console: Console, summary: Summary) -> None:
@@ -27,10 +28,10 @@ def print_summary(console: Console, summary: Summary) -> None:
 
 
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
-    for figures in summary.by_traffic:
+    for traffic in summary.by_traffic:
         if len(summary.by_traffic) > 1:
-            yield f"[bold]{figures.traffic}[/bold]", ", ".join(figures.clients)
-        yield from _traffic_lines(figures)
+            yield f"[bold]{traffic.traffic}[/bold]", ", ".join(traffic.clients)
+        yield from _traffic_lines(traffic)
     if len(summary.by_traffic) > 1:
         yield "[bold]the run[/bold]", ""
     built, link, cost = summary.circuit_build_time_ms, summary.shared_link, summary.cost
@@ -58,29 +59,29 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     )
 
 
-def _traffic_lines(figures: TrafficFigures) -> Iterator[tuple[str, str]]:
-    throughput = figures.throughput_mb_per_s
-    stream_trip, circuit_trip = figures.stream_round_trip_ms, figures.circuit_round_trip_ms
-    first, last = figures.time_to_first_byte_s, figures.time_to_last_byte_s
-    name = "throughput" if figures.direction == "download" else "upload throughput"
+def _traffic_lines(traffic: TrafficSummary) -> Iterator[tuple[str, str]]:
+    throughput = traffic.throughput_mb_per_s
+    stream_trip, circuit_trip = traffic.stream_round_trip_ms, traffic.circuit_round_trip_ms
+    first, last = traffic.time_to_first_byte_s, traffic.time_to_last_byte_s
+    name = "throughput" if traffic.direction == "download" else "upload throughput"
     yield name, _with_deviation(throughput.mean, throughput.sd, "MB/s", 2)
-    if (fenced := figures.throughput_without_outliers_mb_per_s) and fenced.outliers:
+    if (fenced := traffic.throughput_without_outliers_mb_per_s) and fenced.outliers:
         text = _with_deviation(fenced.mean, None, "MB/s", 2)
         yield "without outliers", f"{text}, {fenced.outliers} left out"
-    if figures.direction == "download":
+    if traffic.direction == "download":
         yield "time to first byte", _with_tail(first.mean, first.p95)
     yield "time to last byte", _with_tail(last.mean, last.p95)
-    if load := figures.load_s:
+    if load := traffic.load_s:
         yield "time of a load", _with_tail(load.mean, load.p95)
-    if fair := figures.fairness:
+    if fair := traffic.fairness:
         percent = f"{100 * fair.largest_difference:.1f} %"
         yield "clients", f"Jain's index {fair.jain_index:.3f}, at most {percent} apart"
     if stream_trip:
         yield "stream round trip", _with_deviation(stream_trip.mean, stream_trip.sd, "ms", 0)
     yield "circuit round trip", _with_deviation(circuit_trip.mean, circuit_trip.sd, "ms", 0)
-    transfers = figures.transfers
+    transfers = traffic.transfers
     yield "transfers", f"{transfers.completed} completed, {transfers.failed} failed"
-    if (streaming := figures.streaming) and streaming.judged_s:
+    if (streaming := traffic.streaming) and streaming.judged_s:
         rate = streaming.rate_mb_per_s
         yield "delivered a second", _with_deviation(rate.mean, rate.sd, "MB", 3)
         longest = f", {streaming.stall_s.mean:.1f} s each" if streaming.stalls else ""

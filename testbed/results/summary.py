@@ -5,6 +5,8 @@ How they come about is said in figures and checks.
 
 from pydantic import BaseModel, ConfigDict
 
+from testbed.check import Check
+
 SUMMARY = "summary.json"
 ERROR = "error.txt"
 """What ended a failed run; a finished run has none."""
@@ -14,27 +16,6 @@ class _Part(BaseModel):
     """Plain data; a newer testbed's keys are passed over, a missing one is an error."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-class Check(_Part):
-    """Something that must hold for the run to count: what was expected, what was seen.
-
-    Attributes:
-        ok: whether it holds; None if there was too little to judge by.
-        value, bound: what was judged and what by, as numbers by name; None where there are none.
-    """
-
-    name: str
-    expected: str
-    observed: str
-    ok: bool | None
-    value: dict[str, float] | None = None
-    bound: dict[str, float] | None = None
-
-    @property
-    def failed(self) -> bool:
-        """Whether it was judged and does not hold."""
-        return self.ok is False
 
 
 class TransferCounts(_Part):
@@ -87,7 +68,7 @@ class WithoutOutliers(_Part):
     """A mean of the values between Tukey's fences, beside the plain mean of all of them.
 
     Attributes:
-        outliers: how many values lie outside; see `figures.between_fences`.
+        outliers: how many values lie outside; see `values.between_fences`.
     """
 
     mean: float | None
@@ -106,7 +87,7 @@ class Fairness(_Part):
     largest_difference: float
 
 
-class TrafficFigures(_Part):
+class TrafficSummary(_Part):
     """The figures of the clients that run one traffic model.
 
     Attributes:
@@ -134,7 +115,7 @@ class TrafficFigures(_Part):
     streaming: Streaming | None
 
 
-class CompetingFigures(_Part):
+class CompetingSummary(_Part):
     """What competing streams got, from the first second of measuring to the last.
 
     Attributes:
@@ -154,7 +135,7 @@ class SharedLinkCounts(_Part):
     circuits: int | None
 
 
-class RelayFigures(_Part):
+class RelaySummary(_Part):
     """What a relay held while the run measured, at its samples every two seconds.
 
     Attributes:
@@ -178,7 +159,7 @@ class Cost(_Part):
         wall_s: on the host's clock.
         cpu_s: of the machine and all in it, user and system.
         delivered_mb: payload that came to the clients, 1 MB = 10^6 bytes; see
-            `figures.delivered_mb`.
+            `values.delivered_mb`.
     """
 
     virtual_s: float
@@ -199,12 +180,12 @@ class Summary(_Part):
         throughput_mb_per_s: of a transfer, its payload by its time to last byte; over the
             completed transfers.
         time_to_first_byte_s, time_to_last_byte_s: over the completed transfers.
-        stream_round_trip_ms: of the completed transfers, see `tables.stream_round_trip_ms`; None of
+        stream_round_trip_ms: of the completed transfers, see `values.stream_round_trip_ms`; None of
             runs that did not record it.
         circuit_round_trip_ms: over the answered probes.
         circuit_build_time_ms: of the circuits that carried the traffic, all clients'.
         relays: none of runs that did not record it.
-        wire_bytes_per_byte: see `figures.wire_bytes_per_byte`.
+        wire_bytes_per_byte: see `values.wire_bytes_per_byte`.
         notes: sentences that may explain a result.
     """
 
@@ -225,10 +206,10 @@ class Summary(_Part):
     stream_round_trip_ms: Distribution | None = None
     circuit_round_trip_ms: Distribution
     circuit_build_time_ms: Distribution
-    by_traffic: tuple[TrafficFigures, ...] = ()
-    competing: tuple[CompetingFigures, ...] = ()
+    by_traffic: tuple[TrafficSummary, ...] = ()
+    competing: tuple[CompetingSummary, ...] = ()
     shared_link: SharedLinkCounts
-    relays: tuple[RelayFigures, ...] = ()
+    relays: tuple[RelaySummary, ...] = ()
     wire_bytes_per_byte: float | None = None
     cost: Cost
     notes: tuple[str, ...]

@@ -227,27 +227,6 @@ def read_recorded(directory: Path, plan: Plan) -> Recorded:
     )
 
 
-def throughput_mb_per_s() -> polars.Expr:
-    """A transfer's payload by its time to last byte, whichever way it goes, 1 MB = 10^6 bytes.
-
-    Null where that time is zero: the machine's clock stands still while its programs compute.
-    """
-    time_s = polars.col("time_to_last_byte_s")
-    payload_bytes = polars.col("received_bytes") + polars.col("sent_bytes").fill_null(0)
-    rate = payload_bytes / 1e6 / time_s
-    return polars.when(time_s > 0).then(rate).alias("throughput_mb_per_s")
-
-
-def stream_round_trip_ms() -> polars.Expr:
-    """How long a transfer's request and the server's answer took through the stream.
-
-    From the command sent to the response read: tgentools' `round_trip_time`, as tornettools plots
-    it. Null where a step was not reached, and of older runs, which lack the steps.
-    """
-    between_s = polars.col("time_to_response_s") - polars.col("time_to_command_s")
-    return (between_s * 1000).alias("stream_round_trip_ms")
-
-
 def _measuring_start_s(path: Path) -> float:
     for row in _rows(path, _PROGRESS):
         if row["step"] == "measuring":

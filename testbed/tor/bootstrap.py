@@ -12,7 +12,7 @@ from pathlib import Path
 from testbed.lab.network import Lab, running_lab
 from testbed.machines.inside import arguments_of, errors_told
 from testbed.plan_model import Plan
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.tor.network import TORS, TorNetwork, bootstrapped_tors, resumed_tors
 
 NETWORK = "network.tar"

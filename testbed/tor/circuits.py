@@ -21,7 +21,7 @@ from testbed.plan_model import TOR, Plan
 from testbed.policies.interface import PROBE_PORT, Circuit, Client, FixedPath, Policy, Relay, Stream
 from testbed.policies.parallel import ParallelCircuits
 from testbed.policies.reading import policy_class
-from testbed.probes.record import Record
+from testbed.recording import Record
 from testbed.seeds import derived_seed
 from testbed.tor.network import RunningTor, TorNetwork, wait_until
 

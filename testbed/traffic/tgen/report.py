@@ -11,7 +11,7 @@ from testbed.traffic.tgen.transport import TransportTimes
 
 
 @dataclass
-class Direction:
+class StreamDirection:
     """One direction of a stream: state as TGen names it, sizes in bytes.
 
     `requested` is the payload that was asked for: 0 for none, None for as much as the packet
@@ -45,7 +45,7 @@ class StreamTimes:
     checksum_sent: int = 0
 
 
-def bytes_field(received: Direction, sent: Direction) -> str:
+def bytes_field(received: StreamDirection, sent: StreamDirection) -> str:
     """The `bytes [...]` field."""
     return (
         f"[total-bytes-recv={received.total},total-bytes-send={sent.total},"

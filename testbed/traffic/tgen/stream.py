@@ -30,7 +30,7 @@ from testbed.traffic.tgen.payload import (
     PayloadDigest,
     sent_digest,
 )
-from testbed.traffic.tgen.report import Direction, StreamTimes, bytes_field, times_field
+from testbed.traffic.tgen.report import StreamDirection, StreamTimes, bytes_field, times_field
 from testbed.traffic.tgen.transport import HandshakeError, Transport
 
 # A receiver that knows how much is still to come and gains nothing from smaller pieces wakes up
@@ -100,8 +100,8 @@ class Stream:
         self._finished = False
         sent_state = "SEND_COMMAND" if model else "SEND_NONE"
         received_state = "RECV_NONE" if model else "RECV_AUTHENTICATE"
-        self._sent = Direction(sent_state, options.send_bytes if model else None)
-        self._received = Direction(received_state, options.receive_bytes if model else None)
+        self._sent = StreamDirection(sent_state, options.send_bytes if model else None)
+        self._received = StreamDirection(received_state, options.receive_bytes if model else None)
         if model is not None:
             self._begin_sending(model)
             self._head = compose_command(

@@ -1,9 +1,9 @@
-"""What a batch file may say: which scenarios, traffic, variants and seeds, and the plans of these.
+"""Which runs a batch file asks for, and what there is of each: whole, in the way, or nothing yet.
 
-Whether there are runs of them is looked up in `testbed.batch.standing`.
+Only run directories count. What Snakemake remembers doesn't: it could say otherwise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -11,12 +11,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from testbed.errors import InputError
-from testbed.plan import LARGEST_SEED, default_output, make_plan
+from testbed.batch.estimate import Estimator
+from testbed.errors import InputError, TestbedError
+from testbed.plan import LARGEST_SEED, check_output, default_output, make_plan
 from testbed.plan_model import Plan
-from testbed.scenario import Text
-from testbed.toml_file import PROJECT, Value, find_file, label, read_model
+from testbed.results import Run, read_run
+from testbed.toml_file import PROJECT, Text, Value, find_file, label, read_model
 from testbed.units import Duration
+from testbed.up_to_date import Today, reason_against
 
 BATCHES = PROJECT / "batches"
 
@@ -89,6 +91,46 @@ class Batch:
     plans: dict[Path, Plan]
 
 
+@dataclass(frozen=True)
+class Standing:
+    """A run that a batch wants.
+
+    Attributes:
+        folder: where its results go.
+        run: what is there, if it is whole and of this plan; it may be invalid.
+        in_the_way: why what is there is not that, as a phrase; None if nothing is there.
+    """
+
+    plan: Plan
+    folder: Path
+    run: Run | None = None
+    in_the_way: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The run as messages name it."""
+        plan = self.plan
+        return f"{plan.scenario}, {plan.traffic}, {plan.variant}, seed {plan.seed}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a batch ended.
+
+    Attributes:
+        standings: how each of its runs stands now.
+        failures: by the folder of each run that is lacking, the error of its last try.
+    """
+
+    standings: Sequence[Standing]
+    failures: dict[Path, str]
+
+    @property
+    def invalid(self) -> list[Standing]:
+        """The runs that are there and don't count."""
+        return [one for one in self.standings if one.run and not one.run.summary.valid]
+
+
 def read_batch(name: str) -> Batch:
     """The batch of that name in batches/, or of the file at that path.
 
@@ -110,6 +152,70 @@ def read_batch(name: str) -> Batch:
         plans[folder], places[folder] = plan, place
     in_order = sorted(plans.items(), key=lambda item: item[1].seed)
     return Batch(file.stem, said.title, dict(in_order))
+
+
+def look_up(plans: Mapping[Path, Plan], directory: Path, *, mixed: bool = False) -> list[Standing]:
+    """How each plan of a batch stands; their folders are below the directory.
+
+    Args:
+        mixed: whether what made the runs that are there may be another than makes them now.
+
+    Raises:
+        InputError: a folder could not be made.
+    """
+    today = Today()
+    return [stand(plan, directory / folder, today, mixed=mixed) for folder, plan in plans.items()]
+
+
+def stand(plan: Plan, folder: Path, today: Today, *, mixed: bool = False) -> Standing:
+    """How one plan stands.
+
+    Raises:
+        InputError: the folder could not be made.
+    """
+    if not folder.exists():
+        check_output(folder)
+        return Standing(plan, folder)
+    try:
+        run = read_run(folder)
+    except TestbedError as error:
+        return Standing(plan, folder, in_the_way=str(error))
+    if reason := reason_against(run, plan, today, mixed=mixed):
+        return Standing(plan, folder, in_the_way=f"what is there is {reason}")
+    return Standing(plan, folder, run)
+
+
+def set_aside(standing: Standing) -> Path:
+    """Move what is in a run's way to a hidden folder beside it, which no analysis reads.
+
+    Returns:
+        Where it is now. Nothing of it is lost.
+    """
+    folder, number = standing.folder, 1
+    while (aside := folder.with_name(f".{folder.name}.replaced-{number}")).exists():
+        number += 1
+    folder.rename(aside)
+    return aside
+
+
+def lacking(
+    standings: Sequence[Standing], estimator: Estimator, *, again_invalid: bool
+) -> list[Standing]:
+    """The runs to be made, in the order in which they are begun.
+
+    They aren't there, or don't count and are asked for again. Those of a seed that take longest
+    come first, so that at the end no core stands idle for long; as the batch has them where no
+    earlier run says what one takes.
+    """
+
+    def rank(one: Standing) -> tuple[int, float]:
+        expected = estimator.expected(one.plan)
+        return one.plan.seed, -expected.wall_s if expected else 0.0
+
+    wanted = [
+        one for one in standings if one.run is None or (again_invalid and not one.run.summary.valid)
+    ]
+    return sorted(wanted, key=rank)
 
 
 def _plans(said: BatchFile, file: Path) -> Iterator[tuple[str, Plan]]:

@@ -16,10 +16,10 @@ from analysis.metrics import (
     Metric,
     median_window,
 )
-from analysis.published import COMPARED, TWO_CLIENTS
 from analysis.runs import Found
 from analysis.statistics import NEARLY_EQUAL, Change, Interval, change, mean_interval
 from analysis.wording import NOTHING, change_text, percent
+from papers.hydra.published import COMPARED, TWO_CLIENTS
 from testbed.results import Run
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"

@@ -7,17 +7,10 @@ changes that Reardon and Goldberg found in 2009 ("Improving Tor using a TCP-over
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-BASELINE = "NoDropping"
-"""The scenario that the others' changes are against."""
+from analysis.order import FIRST_VARIANTS, IN_BUNDLES, OF_2021
 
-COMPARED = ("vanilla", "pctls")
+COMPARED = FIRST_VARIANTS
 """The paper's variants."""
-
-IN_BUNDLES = "Bundles"
-"""How the name of a scenario ends whose links carry and lose TCP's bundles whole."""
-
-OF_2021 = "-2021"
-"""How the name of a variant ends that is the same on a Tor of the paper's time."""
 
 
 @dataclass(frozen=True)
@@ -39,28 +32,30 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Row:
+class Table4Row:
     """A row of Table 4; its latency is TGen's own round trip, see `metrics.STREAM_ROUND_TRIP`."""
 
     throughput_mb_per_s: Published
     stream_round_trip_ms: Published
 
 
-TABLE_4: Mapping[tuple[str, str], Row] = {
-    ("vanilla", "NoDropping"): Row(
+TABLE_4: Mapping[tuple[str, str], Table4Row] = {
+    ("vanilla", "NoDropping"): Table4Row(
         Published(2.00, 0.04, 0.0, 0.0), Published(88.0, 13.7, 0.0, 0.0)
     ),
-    ("vanilla", "DroppingRemaining"): Row(
+    ("vanilla", "DroppingRemaining"): Table4Row(
         Published(1.37, 0.19, -0.31, -0.06), Published(91.0, 14.9, 0.04, 0.054)
     ),
-    ("vanilla", "SharedDropping"): Row(
+    ("vanilla", "SharedDropping"): Table4Row(
         Published(0.37, 0.04, -0.81, -0.17), Published(97.0, 15.1, 0.10, 0.129)
     ),
-    ("pctls", "NoDropping"): Row(Published(1.97, 0.04, 0.0, 0.0), Published(75.0, 8.8, 0.0, 0.0)),
-    ("pctls", "DroppingRemaining"): Row(
+    ("pctls", "NoDropping"): Table4Row(
+        Published(1.97, 0.04, 0.0, 0.0), Published(75.0, 8.8, 0.0, 0.0)
+    ),
+    ("pctls", "DroppingRemaining"): Table4Row(
         Published(1.79, 0.09, -0.09, -0.08), Published(76.0, 8.2, 0.02, 0.20)
     ),
-    ("pctls", "SharedDropping"): Row(
+    ("pctls", "SharedDropping"): Table4Row(
         Published(1.86, 0.08, -0.06, -0.04), Published(76.0, 8.5, 0.01, 0.07)
     ),
 }

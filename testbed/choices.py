@@ -1,4 +1,4 @@
-"""Tor's own choices that a variant makes with a key: what each is in torrc and consensus.
+"""What a variant chooses with a key: the values, and what each is in torrc and consensus.
 
 Which other keys a variant has, and how variants extend each other, is `testbed.variant`'s.
 """
@@ -58,6 +58,9 @@ CHOICES: Mapping[str, Settings] = {
 }
 """The settings by the variant's key, then by its value."""
 
+
+STREAM_RULES = ("uniform", "hashing")
+"""Which of a client's parallel circuits a stream takes (MCTor); see `testbed.policies.parallel`."""
 
 MOST_SIDE_BY_SIDE = 32
 """Circuits of a client, or connections between two relays, side by side: as many circuits as a Tor

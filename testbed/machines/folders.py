@@ -15,7 +15,7 @@ STATE = Path("/run/lab")
 
 
 @dataclass(frozen=True)
-class Places:
+class Folders:
     """Folders, and the generator's program.
 
     Attributes:
@@ -69,8 +69,8 @@ class Places:
         return [self.python, "-m", "testbed.traffic.tgen"]
 
 
-def seen_by_guest(places: Places) -> tuple[Places, dict[Path, Path]]:
-    """The same places at paths that are the same in every run, and the mounts that they need.
+def seen_by_guest(folders: Folders) -> tuple[Folders, dict[Path, Path]]:
+    """The same folders at paths that are the same in every run, and the mounts that they need.
 
     How deep a folder lies on the host, and what its name is, so can't reach a run: Python looks at
     each folder of a path, and many system calls cost virtual time.
@@ -78,9 +78,9 @@ def seen_by_guest(places: Places) -> tuple[Places, dict[Path, Path]]:
     Returns:
         The guest's view; and of each folder in it, but `run`, the host's path.
     """
-    view, mounts = replace(places, run=RUN), {}
-    for name in [field.name for field in fields(places) if field.name != "run"]:
-        path: Path | None = getattr(places, name)
+    view, mounts = replace(folders, run=RUN), {}
+    for name in [field.name for field in fields(folders) if field.name != "run"]:
+        path: Path | None = getattr(folders, name)
         if path is None:
             continue
         place = RUN.with_name(name)

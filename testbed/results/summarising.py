@@ -1,0 +1,201 @@
+"""The summary of one run, from its values: means, deviations, percentiles, and what relays held.
+
+Whether they count is said by checks; what many runs say together is the analysis's.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars
+
+from testbed.plan_model import Competing, Plan
+from testbed.results.streaming import judged_seconds
+from testbed.results.summary import (
+    CompetingSummary,
+    Distribution,
+    Fairness,
+    MeanAndDeviation,
+    RelaySummary,
+    SharedLinkCounts,
+    Streaming,
+    Tail,
+    TrafficSummary,
+    TransferCounts,
+    WithoutOutliers,
+)
+from testbed.results.tables import Recorded
+from testbed.results.values import (
+    HasTables,
+    between_fences,
+    build_times_ms,
+    circuit_round_trips_ms,
+    clients_of,
+    load_times_s,
+    measured_transfers,
+    whole_transfers,
+    wire_bytes_per_byte,
+)
+from testbed.traffic.models import MODELS
+
+_BY_TRAFFIC_ONLY = {
+    *("traffic", "clients", "direction", "streaming"),
+    *("throughput_without_outliers_mb_per_s", "load_s", "fairness"),
+}
+"""What is said of the clients of a model, but not of the run as a whole: see `by_traffic`."""
+
+_SHARED_LINK = "shared link before measuring"
+
+
+def summary_parts(plan: Plan, recorded: Recorded) -> dict[str, Any]:
+    """What `Summary` says of the traffic and its network, by its keys.
+
+    Only transfers that began before measuring ended count, and only whole ones have a throughput
+    and times.
+    """
+    tables = recorded.tables
+    models = sorted(set(plan.traffic_by_client.values()), key=lambda model: model != plan.traffic)
+    by_traffic = [
+        traffic_summary(tables, model, clients_of(model, plan.traffic_by_client))
+        for model in models
+    ]
+    under_test = by_traffic[0].model_dump(exclude=_BY_TRAFFIC_ONLY)
+    return {
+        **under_test,
+        "circuit_build_time_ms": distribution(build_times_ms(tables, plan.clients)),
+        "by_traffic": tuple(by_traffic),
+        "competing": tuple(_competing(tables.competing, entry) for entry in plan.competing),
+        "shared_link": _shared_link(recorded.checks),
+        "relays": relay_summaries(tables.relays),
+        "wire_bytes_per_byte": wire_bytes_per_byte(plan, tables),
+    }
+
+
+def traffic_summary(tables: HasTables, model: str, clients: Sequence[str]) -> TrafficSummary:
+    """What the clients of a model got. A model that is not known any more has one transfer a time.
+
+    Args:
+        model: the name of a traffic model.
+        clients: those that run it.
+    """
+    known = MODELS.get(model)
+    transfers, whole = measured_transfers(tables, clients), whole_transfers(tables, clients)
+    at_once = known.at_once if known else 1
+    loads_s = load_times_s(tables, clients, at_once)
+    return TrafficSummary(
+        traffic=model,
+        clients=tuple(clients),
+        direction="upload" if known and known.upload else "download",
+        transfers=TransferCounts(completed=whole.height, failed=transfers.height - whole.height),
+        throughput_mb_per_s=_mean_and_deviation(whole["throughput_mb_per_s"]),
+        throughput_without_outliers_mb_per_s=_without_outliers(whole["throughput_mb_per_s"]),
+        load_s=_tail(loads_s) if at_once > 1 else None,
+        fairness=fairness(whole, clients),
+        time_to_first_byte_s=_tail(whole["time_to_first_byte_s"]),
+        time_to_last_byte_s=_tail(whole["time_to_last_byte_s"]),
+        stream_round_trip_ms=distribution(whole["stream_round_trip_ms"]),
+        circuit_round_trip_ms=distribution(circuit_round_trips_ms(tables, clients)),
+        streaming=_streaming(tables, clients, known.rate_byte_per_s if known else None),
+    )
+
+
+def _without_outliers(values: polars.Series) -> WithoutOutliers:
+    kept = between_fences(values)
+    return WithoutOutliers(mean=_number(kept.mean()), outliers=len(values.drop_nulls()) - len(kept))
+
+
+def fairness(throughput: polars.DataFrame, clients: Sequence[str]) -> Fairness | None:
+    """How alike the clients fared (Jain, Chiu, Hawe: A Quantitative Measure of Fairness, 1984).
+
+    Args:
+        throughput: of each whole transfer, by `client`, as `throughput_mb_per_s`. A client without
+            any got nothing.
+
+    Returns:
+        None of a single client, or if nobody got anything.
+    """
+    means = dict(throughput.group_by("client").agg(polars.mean("throughput_mb_per_s")).iter_rows())
+    got = [float(means.get(client) or 0.0) for client in clients]
+    if len(got) < 2 or not any(got):
+        return None
+    return Fairness(
+        jain_index=sum(got) ** 2 / (len(got) * sum(one**2 for one in got)),
+        largest_difference=(max(got) - min(got)) / max(got),
+    )
+
+
+def _streaming(tables: HasTables, clients: Sequence[str], rate: int | None) -> Streaming | None:
+    if rate is None:
+        return None
+    judged = [
+        judged_seconds(tables.transfers, tables.delivered, client, rate) for client in clients
+    ]
+    rates = [each for seconds in judged for each in seconds.rates_byte_per_s]
+    stalls = [each for seconds in judged for each in seconds.stalls_s]
+    return Streaming(
+        rate_mb_per_s=distribution(polars.Series(rates, dtype=polars.Float64) / 1e6),
+        judged_s=len(rates),
+        short_s=sum(stalls),
+        stalls=len(stalls),
+        stall_s=_tail(polars.Series(stalls, dtype=polars.Float64)),
+    )
+
+
+def _competing(samples: polars.DataFrame, entry: Competing) -> CompetingSummary:
+    """What arrived of each stream between the first and the last sample of its receiver."""
+    arrived = samples.filter(node=entry.receiver, port=entry.port).sort("time_s")
+    rates = []
+    for port in entry.stream_ports:
+        stream = arrived.filter(peer_port=port)
+        times, received = stream["time_s"].to_list(), stream["received_bytes"].to_list()
+        enough = len(times) > 1
+        rates.append((received[-1] - received[0]) / (times[-1] - times[0]) / 1e6 if enough else 0.0)
+    return CompetingSummary(
+        sender=entry.sender,
+        receiver=entry.receiver,
+        congestion_control=entry.congestion_control,
+        stream_mb_per_s=tuple(rates),
+    )
+
+
+def relay_summaries(samples: polars.DataFrame) -> tuple[RelaySummary, ...]:
+    """What each relay held, in the order of the samples."""
+    held = samples.group_by("relay", maintain_order=True).agg(
+        polars.max("connections", "sockets"),
+        tor_memory_mb=polars.max("tor_memory_bytes") / 1e6,
+        socket_memory_mb=polars.mean("socket_memory_bytes") / 1e6,
+    )
+    return tuple(RelaySummary(**row) for row in held.iter_rows(named=True))
+
+
+def _mean_and_deviation(values: polars.Series) -> MeanAndDeviation:
+    numbers = values.drop_nulls()
+    return MeanAndDeviation(mean=_number(numbers.mean()), sd=_number(numbers.std(ddof=1)))
+
+
+def distribution(values: polars.Series) -> Distribution:
+    """Mean, deviation and median."""
+    numbers = values.drop_nulls()
+    return Distribution(
+        mean=_number(numbers.mean()),
+        sd=_number(numbers.std(ddof=1)),
+        median=_number(numbers.median()),
+    )
+
+
+def _tail(values: polars.Series) -> Tail:
+    numbers = values.drop_nulls()
+    return Tail(
+        mean=_number(numbers.mean()),
+        median=_number(numbers.median()),
+        p95=_number(numbers.quantile(0.95, interpolation="linear")),
+    )
+
+
+def _number(value: object) -> float | None:
+    """A statistic as polars gives it, whose types allow for dates."""
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _shared_link(checks: list[dict[str, Any]]) -> SharedLinkCounts:
+    seen = next((one["value"] for one in checks if one["name"] == _SHARED_LINK), None) or {}
+    return SharedLinkCounts(connections=seen.get("connections"), circuits=seen.get("circuits"))
