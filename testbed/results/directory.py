@@ -1,6 +1,6 @@
 """The run directory: written beside its place, then there as a whole; or kept as a failure.
 
-What is in its files is said in tables, figures, checks and manifest; reading it back in run.
+What is in its files is said in tables, summary, checks and manifest; reading it back in run.
 """
 
 import gzip

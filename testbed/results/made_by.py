@@ -26,6 +26,8 @@ AROUND_RUNS = (
         "bench.py",
         "bench_network.py",
         "cli.py",
+        "drawing.py",
+        "ending.py",
         "idle.py",
         "repeats.py",
         "shell.py",

@@ -1,6 +1,6 @@
 """The shape of summary.json: the figures of one run, and the checks that say whether they count.
 
-How they come about is said in figures and checks.
+How they come about is said in summarising and checks.
 """
 
 from pydantic import BaseModel, ConfigDict
