@@ -3,7 +3,7 @@
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from salsa import options, simulation
 from salsa.cases import Case, Rule
 from salsa.positions import rules_told
-from salsa.show import as_csv, print_results
+from salsa.show import as_csv, print_results, print_seconds
 from testbed.errors import InputError
 from testbed.network.consensus import Consensus
 from testbed.network.finding import read_consensuses
@@ -29,8 +29,12 @@ def carry_out(given: argparse.Namespace, messages: Console) -> None:
         InputError: something asked for can't be had of these consensuses.
     """
     if given.figures is not None:
-        _refuse_settings(given)
+        _refuse_settings(given, "--figures", options.OF_FIGURES)
         _write_report(given, messages)
+        return
+    if given.run is not None:
+        _refuse_settings(given, "--run", options.OF_RUN)
+        _hold_against_run(given, messages)
         return
     cases = _cases(given)
     consensuses = _read(given, messages)
@@ -44,19 +48,20 @@ def carry_out(given: argparse.Namespace, messages: Console) -> None:
     if given.json:
         print(json.dumps(simulation.records(results), indent=1))
     elif given.csv:
-        print(as_csv(results), end="")
+        print(as_csv(simulation.records(results)), end="")
     else:
         print_results(Console(), results)
 
 
-def _refuse_settings(given: argparse.Namespace) -> None:
+def _refuse_settings(given: argparse.Namespace, option: str, taken: Collection[str]) -> None:
+    """Refuse what has no meaning beside an option."""
     plain = argparse.ArgumentParser()
     options.add_options(plain)
     defaults = {**vars(plain.parse_args([])), "json": False, "csv": False}
     for name, value in defaults.items():
-        if name not in options.OF_FIGURES and getattr(given, name) != value:
-            option = name.replace("_", "-")
-            raise InputError(f"--figures has settings of its own: leave --{option} out")
+        if name not in taken and getattr(given, name) != value:
+            other = "CONSENSUS" if name == "consensuses" else f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} has settings of its own: leave {other} out")
 
 
 def _write_report(given: argparse.Namespace, messages: Console) -> None:
@@ -67,6 +72,24 @@ def _write_report(given: argparse.Namespace, messages: Console) -> None:
     with late_bar(messages, "figures", FIGURE_COUNT) as tell:
         page = write_report(consensuses, given.figures, seeds=given.seeds, tell=tell)
     messages.print(f"report in {page}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _hold_against_run(given: argparse.Namespace, messages: Console) -> None:
+    # What reads a run takes as long to import as a simulation.
+    from salsa.observed import held_against_simulation
+    from testbed.results import read_run
+
+    with late_bar(messages, "simulating", None) as tell:
+        seconds = held_against_simulation(
+            read_run(given.run), undirected=given.undirected, seeds=given.seeds, tell=tell
+        )
+    rows = [second.record() for second in seconds]
+    if given.json:
+        print(json.dumps(rows, indent=1))
+    elif given.csv:
+        print(as_csv(rows), end="")
+    else:
+        print_seconds(Console(), seconds)
 
 
 def _read(given: argparse.Namespace, messages: Console) -> list[Consensus]:

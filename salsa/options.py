@@ -10,6 +10,8 @@ SEEDS = 5
 
 OF_FIGURES = ("consensuses", "seeds", "figures")
 """What may be said beside --figures; the figures have their own settings."""
+OF_RUN = ("run", "seeds", "directed", "undirected", "json", "csv")
+"""What may be said beside --run; what is simulated follows from the run."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +73,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--figures", type=Path, metavar="DIR", help="the paper's figures again, as a report page"
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        metavar="DIR",
+        help="hold a run of a drawn network, in which Tor chose the circuits, against the"
+        " simulation of that network, second by second",
     )
 
 

@@ -2,13 +2,18 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from salsa.simulation import Estimate, Result, records
+from salsa.simulation import Estimate, Result
+
+if TYPE_CHECKING:  # it imports all that reads a run
+    from salsa.observed import Second
 
 _MOST_PARTS_SHOWN = 8
 _NOTHING = "-"
@@ -31,9 +36,27 @@ def print_results(console: Console, results: Sequence[Result]) -> None:
     console.print(_note(results), highlight=False)
 
 
-def as_csv(results: Iterable[Result]) -> str:
-    """A row for each result, lists with blanks between their values (RFC 4180)."""
-    rows = records(results)
+def print_seconds(console: Console, seconds: Sequence["Second"]) -> None:
+    """Print a run's shared links beside the simulated ones, second by second."""
+    table = _table()
+    for name in ("second", "circuits", "links", "shared, %", "simulated, %", "deviations"):
+        table.add_column(name, justify="right")
+    for one in seconds:
+        off = _NOTHING if one.deviations is None else f"{one.deviations:+.1f}"
+        cells = (one.second, one.circuits, one.links, f"{one.seen_percent:.1f}")
+        table.add_row(*map(str, cells), _number(one.simulated_percent, 1), off)
+    console.print(table)
+    seen = fmean(one.seen_percent for one in seconds)
+    simulated = fmean(one.simulated_percent.mean for one in seconds)
+    console.print(
+        f"Mean over {len(seconds)} seconds: {seen:.1f} % of the links were shared,"
+        f" {simulated:.1f} % simulated.",
+        highlight=False,
+    )
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each, lists with blanks between their values (RFC 4180)."""
     file = io.StringIO()
     writer = csv.DictWriter(file, fieldnames=list(rows[0]))
     writer.writeheader()

@@ -18,7 +18,7 @@ from commands import status_of
 from made_consensus import FEW, MadeRelay, document
 from rich.console import Console
 
-from salsa import command, figures, observed, simulation
+from salsa import command, figures, simulation
 from salsa.cases import EXIT_CLASSES, MIXTURE, MIXTURE_SHARES, PAPER_CIRCUITS, Case, Rule
 from salsa.drawing import DrawnCircuits, draw
 from salsa.expected import expected
@@ -319,23 +319,6 @@ def test_relays_are_sampled_as_tornettools_does() -> None:
     assert half.relays["weight"].filter(classes == 2).to_list() == [9]
 
 
-def test_circuits_that_tor_chose_are_compared(november: Consensus) -> None:
-    small = scaled(november, 0.02)
-    drawn = draw(positions(small, Case()), 2000, per_client=1, seed=99)
-    paths = [(f"g{a}", f"g{b}", f"g{c}") for a, b, c in zip(*drawn, strict=True)]
-    same = observed.compare(small, paths, Case())
-    assert same.deviations is not None and abs(same.deviations) < 4
-    assert same.seen == pytest.approx(same.simulated.mean, rel=0.1)
-    # Clients that choose evenly share fewer links than the consensus's weights make them share.
-    even = np.random.default_rng(1).integers(0, small.relays.height, (2000, 3))
-    others = observed.compare(small, [(f"{a}", f"{b}", f"{c}") for a, b, c in even], Case())
-    assert others.deviations is not None and others.deviations < -10
-    with pytest.raises(InputError, match="no circuits"):
-        observed.compare(small, [], Case())
-    with pytest.raises(InputError, match="own network"):
-        observed.compare(small, [(f"{n}", f"{n}a", f"{n}b") for n in range(100)], Case())
-
-
 def test_a_single_simulation_has_no_interval() -> None:
     assert Estimate.of([3.0]) == Estimate(3.0, None, None, None)
     three = Estimate.of([1.0, 2.0, 3.0])
@@ -409,6 +392,8 @@ def test_the_command_prints_csv(capsys: pytest.CaptureFixture[str]) -> None:
         ("2021-11-30 --internal-share 1.5", "not from 0 to 1"),
         ("2021-11-30 --figures out --scale 0.5", "leave --scale out"),
         ("2021-11-30 --figures out --json", "leave --json out"),
+        ("2021-11-30 --run out", "--run has settings of its own: leave CONSENSUS out"),
+        ("--run out --circuits 5", "leave --circuits out"),
         ("nowhere", "there is no consensus"),
     ],
 )
