@@ -10,7 +10,7 @@ from pathlib import Path
 import polars
 from rich.console import Console
 
-from analysis.metrics import METRICS
+from analysis.metrics import all_metrics
 from analysis.runs import Found, find_runs
 from testbed import repeats, runner
 from testbed.errors import InputError
@@ -58,6 +58,8 @@ def figures(directory: Path | str) -> polars.DataFrame:
     Raises:
         InputError: there is no run.
     """
+    runs = list(_runs(directory))
+    metrics = all_metrics(run for _, run in runs)
     return polars.DataFrame(
         [
             {
@@ -65,9 +67,9 @@ def figures(directory: Path | str) -> polars.DataFrame:
                 "duration_s": run.summary.duration_s,
                 "fingerprint": run.fingerprint,
                 "directory": str(run.directory),
-                **{metric.key.replace(".", "_"): metric.of(run) for metric in METRICS},
+                **{metric.key.replace(".", "_"): metric.of(run) for metric in metrics},
             }
-            for part, run in _runs(directory)
+            for part, run in runs
         ],
         infer_schema_length=None,
     )

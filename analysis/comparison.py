@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.metrics import HEADLINES, METRICS, Metric
+from analysis.metrics import HEADLINES, Metric, all_metrics
 from analysis.runs import Found
 from analysis.statistics import (
     CONFIDENCE,
@@ -62,13 +62,14 @@ def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
     """
     runs = {group.variant: valid for group, valid in found.valid.items()}
     first = variants[0]
+    known = all_metrics(run for valid in runs.values() for run in valid)
     numbers = {
         (metric, variant): metric.by_seed(runs.get(variant, ()))
-        for metric in METRICS
+        for metric in known
         for variant in variants
     }
     # Some metrics are of some traffic models only.
-    metrics = [one for one in METRICS if any(numbers[one, variant] for variant in variants)]
+    metrics = [one for one in known if any(numbers[one, variant] for variant in variants)]
     return [
         _compared(
             metric,
@@ -77,7 +78,7 @@ def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
             comparisons=len(variants) - 1,
         )
         for other in variants[1:]
-        for metric in metrics or METRICS
+        for metric in metrics or known
     ]
 
 

@@ -5,12 +5,21 @@ are made elsewhere.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import polars
 
-from analysis.whole_networks import is_drawn, shared_percent
+from analysis.whole_networks import (
+    QUANTILES,
+    ClientClass,
+    NetworkUse,
+    client_class,
+    is_drawn,
+    models_of,
+    network_use,
+)
 from testbed.errors import TestbedError
 from testbed.results import Run, values
 from testbed.results.summarising import distribution, relay_summaries
@@ -99,7 +108,7 @@ def median_window(run: Run) -> float | None:
     ends = run.manifest["plan"].get("shared_link", ())
     if len(ends) != 2:
         raise TestbedError(f"{run.directory / 'manifest.json'}: plan.shared_link has no two ends")
-    return distribution(run.sockets.filter(node=ends[1])["cwnd_segments"]).median
+    return distribution(run.sockets.filter(node=ends[1], peer=ends[0])["cwnd_segments"]).median
 
 
 def streamed(run: Run) -> Streamed | None:
@@ -188,6 +197,11 @@ CIRCUIT_BUILD_TIME = Metric(
     of=lambda run: distribution(build_times_ms(run)).mean,
 )
 
+
+def _of_network(of: Callable[[NetworkUse], float | None]) -> Callable[[Run], float | None]:
+    return lambda run: of(network_use(run)) if is_drawn(run) else None
+
+
 SHARED_LINKS = Metric(
     key="shared_links_percent",
     name="shared links",
@@ -195,8 +209,54 @@ SHARED_LINKS = Metric(
     digits=1,
     less="less shared",
     more="more shared",
-    of=lambda run: shared_percent(run) if is_drawn(run) else None,
+    of=_of_network(lambda use: use.shared_percent),
 )
+SHARED_UNDIRECTED_LINKS = replace(
+    SHARED_LINKS,
+    key="shared_undirected_links_percent",
+    name="shared undirected links",
+    of=_of_network(lambda use: use.undirected_shared_percent),
+)
+ACTIVE_CIRCUITS = Metric(
+    key="active_circuits",
+    name="active circuits",
+    unit="in a second",
+    digits=1,
+    less="less active",
+    more="more active",
+    of=_of_network(lambda use: use.active_circuits),
+)
+ACTIVE_LINKS = replace(
+    ACTIVE_CIRCUITS,
+    key="active_links",
+    name="active links",
+    of=_of_network(lambda use: use.active_links),
+)
+RELAYS_USE = Metric(
+    key="relays_use_percent.mean",
+    name="relays' use of their rates",
+    unit="%",
+    digits=1,
+    less="less used",
+    more="more used",
+    of=_of_network(lambda use: use.mean_use_percent),
+)
+BUSIEST_RELAYS_USE = replace(
+    RELAYS_USE,
+    key="relays_use_percent.max",
+    name="busiest relay's use",
+    of=_of_network(lambda use: use.busiest_use_percent),
+)
+
+OF_NETWORKS = (
+    SHARED_LINKS,
+    SHARED_UNDIRECTED_LINKS,
+    ACTIVE_CIRCUITS,
+    ACTIVE_LINKS,
+    RELAYS_USE,
+    BUSIEST_RELAYS_USE,
+)
+"""How busy relays and the links between them were; of drawn networks only."""
 
 LOAD_TIME = Metric(
     key="load_s.mean",
@@ -308,7 +368,58 @@ METRICS = (
     STREAM_ROUND_TRIP,
     CIRCUIT_ROUND_TRIP,
     CIRCUIT_BUILD_TIME,
-    SHARED_LINKS,
+    *OF_NETWORKS,
     *COSTS,
 )
 """What `compare` compares variants by: of a run's transfers, probes, circuits and relays."""
+
+
+def all_metrics(runs: Iterable[Run]) -> list[Metric]:
+    """`METRICS`, and for runs of drawn networks those of each class of their clients."""
+    models = dict.fromkeys(model for run in runs if is_drawn(run) for model in models_of(run))
+    return [*METRICS, *(metric for model in models for metric in _of_class(model))]
+
+
+def _of_class(model: str) -> Iterator[Metric]:
+    """What the clients of a traffic model got."""
+    for like, attribute in (
+        (TIME_TO_FIRST_BYTE, "first_byte_s"),
+        (TIME_TO_LAST_BYTE, "last_byte_s"),
+    ):
+        for quantile, share in QUANTILES.items():
+            yield replace(
+                like,
+                key=f"by_class.{model}.{like.key.partition('.')[0]}.p{100 * share:g}",
+                name=f"{model}: {like.name}, {quantile}",
+                of=partial(_figure_of_class, model, partial(_quantile_of, attribute, quantile)),
+            )
+    yield Metric(
+        key=f"by_class.{model}.failed_percent",
+        name=f"{model}: failed transfers",
+        unit="%",
+        digits=1,
+        less="less often failing",
+        more="more often failing",
+        of=partial(_figure_of_class, model, lambda found: found.failed_percent),
+    )
+    yield Metric(
+        key=f"by_class.{model}.goodput_kb_per_s",
+        name=f"{model}: goodput",
+        unit="kB/s",
+        digits=1,
+        less="slower",
+        more="faster",
+        of=partial(_figure_of_class, model, lambda found: found.goodput_kb_per_s),
+    )
+
+
+def _figure_of_class(
+    model: str, figure: Callable[[ClientClass], float | None], run: Run
+) -> float | None:
+    found = client_class(run, model) if is_drawn(run) else None
+    return figure(found) if found else None
+
+
+def _quantile_of(attribute: str, quantile: str, found: ClientClass) -> float | None:
+    times_s: Mapping[str, float | None] = getattr(found, attribute)
+    return times_s[quantile]

@@ -14,6 +14,7 @@ from analysis.figures.differences import differences
 from analysis.figures.distributions import distributions
 from analysis.figures.network import networks
 from analysis.figures.over_time import over_time
+from analysis.figures.relays_use import relays_used
 from analysis.figures.sweeps import sweeps
 from analysis.page import slug
 from analysis.runs import Found, Group, find_runs
@@ -130,6 +131,7 @@ def _scenario(groups: Runs, looks: style.Looks, folder: page.Folder) -> str:
         parts.append(page.subheading(f"{traffic}, {duration_s:g} s"))
         parts += _comparison(same, looks, folder)
         parts += map(folder.figure, over_time(same, looks))
+        parts += map(folder.figure, relays_used(same))
     return "".join(parts)
 
 

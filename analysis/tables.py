@@ -5,9 +5,8 @@ No run directory is looked for here, and no figure is drawn.
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -31,11 +30,10 @@ from analysis.statistics import MeanOverRuns
 from analysis.whole_networks import (
     QUARTILES,
     ClientClass,
-    client_classes,
+    client_class,
     is_drawn,
-    links_by_second,
-    relays_use,
-    shared_percent,
+    models_of,
+    network_use,
 )
 from analysis.wording import mean_text, percent
 from testbed.results import Run
@@ -259,21 +257,21 @@ def classes_table(found: Found) -> Table:
             *("failed", "goodput, kB/s"),
         ),
         rows=tuple(
-            (group.scenario, group.variant, *cells)
+            (group.scenario, group.variant, *_class_cells(model, runs))
             for group, runs in _of_drawn_networks(found).items()
-            for alike in zip(*map(client_classes, runs), strict=True)
-            for cells in [_class_cells(alike)]
+            for model in models_of(runs[0])
         ),
         note=(
             "Mean over runs ± standard deviation over runs, each a network of its own. Times are a"
-            " run's median, 95th percentile and quartiles, of whole transfers. Goodput is a"
-            " client's payload by the time that was measured, pauses included."
+            " run's median, 95th percentile and quartiles, of whole transfers. Goodput is what"
+            " came to a client in the time that was measured, pauses included."
         ),
     )
 
 
-def _class_cells(alike: Sequence[ClientClass]) -> tuple[str, ...]:
+def _class_cells(model: str, runs: Sequence[Run]) -> tuple[str, ...]:
     """Of one class in several runs."""
+    alike = [found for run in runs if (found := client_class(run, model))]
 
     def over_runs(of: Callable[[ClientClass], float | None], digits: int = 2) -> str:
         return mean_cell(map(of, alike), digits)
@@ -282,7 +280,7 @@ def _class_cells(alike: Sequence[ClientClass]) -> tuple[str, ...]:
     failed = sum(one.failed for one in alike)
     transfers = sum(one.transfers for one in alike)
     return (
-        *(alike[0].model, over_runs(lambda one: one.clients, 0), f"{len(alike)}"),
+        *(model, over_runs(lambda one: one.clients, 0), f"{len(alike)}"),
         over_runs(lambda one: one.first_byte_s["median"]),
         over_runs(lambda one: one.first_byte_s["95 %"]),
         over_runs(lambda one: one.last_byte_s["median"]),
@@ -314,25 +312,10 @@ def shared_links_table(found: Found) -> Table:
     )
 
 
-def _links_cells(runs: Sequence[Run]) -> list[str]:
-    seconds = [links_by_second(run) for run in runs]
-    uses = [relays_use(run)["use"] for run in runs]
-    shares = {which: [shared_percent(run, which) for run in runs] for which in ("", "undirected_")}
-    columns: list[Sequence[float | None]] = [
-        [_mean_of(one["circuits"]) for one in seconds],
-        [_mean_of(one["links"]) for one in seconds],
-        shares[""],
-        [_mean_of(one["undirected_links"]) for one in seconds],
-        shares["undirected_"],
-        [100 * _mean_of(use) for use in uses],
-        [100 * max(use, default=0.0) for use in uses],
-    ]
-    return [mean_text(MeanOverRuns.of(values), 1) for values in columns]
-
-
-def _mean_of(values: Iterable[float]) -> float:
-    known = list(values)
-    return fmean(known) if known else 0.0
+def _links_cells(runs: Sequence[Run]) -> Iterator[str]:
+    """A cell for each of the figures of `NetworkUse`, in their order."""
+    for values in zip(*(astuple(network_use(run)) for run in runs), strict=True):
+        yield mean_cell(values, 1)
 
 
 def _of_drawn_networks(found: Found) -> dict[Group, Sequence[Run]]:

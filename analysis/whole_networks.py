@@ -3,21 +3,32 @@
 Of runs of topologies these have no meaning: there is one shared link, and one class under test.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from statistics import fmean
 
 import polars
 
 from testbed.results import Run
 from testbed.results.values import clients_of, measured_transfers, whole_transfers
+from testbed.traffic.models import uploads
 
 QUANTILES = {"25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
 QUARTILES = ("25 %", "75 %")
+
+UNDIRECTED = "undirected_"
+"""What names of columns begin with that are of both ways of a link together."""
 
 
 def is_drawn(run: Run) -> bool:
     """Whether a run is of a drawn network."""
     return bool(run.plan.of_kind("router"))
+
+
+def watches_all_relays(run: Run) -> bool:
+    """Whether the queues of all relays were recorded."""
+    return len(run.plan.relays_with_queues) == len(run.plan.of_kind("relay"))
 
 
 @dataclass(frozen=True)
@@ -28,7 +39,8 @@ class ClientClass:
         model: which.
         first_byte_s, last_byte_s: the quantiles of the whole transfers' times, by their names.
         transfers, failed: that began before measuring ended.
-        goodput_kb_per_s: payload of all of them by the clients and seconds; 1 kB = 10^3 bytes.
+        goodput_kb_per_s: what a client got, or sent where it uploads, of the time that was
+            measured; 1 kB = 10^3 bytes.
     """
 
     model: str
@@ -39,29 +51,59 @@ class ClientClass:
     failed: int
     goodput_kb_per_s: float
 
+    @property
+    def failed_percent(self) -> float | None:
+        """The share of the transfers that failed."""
+        return 100 * self.failed / self.transfers if self.transfers else None
+
+
+@dataclass(frozen=True)
+class NetworkUse:
+    """How busy the relays of a run and the links between them were.
+
+    Attributes:
+        active_circuits, active_links, undirected_links: by the second, on average; circuits only
+            where all relays are watched.
+        shared_percent, undirected_shared_percent: of all active links, over all seconds.
+        mean_use_percent, busiest_use_percent: of the relays' rates.
+    """
+
+    active_circuits: float | None
+    active_links: float | None
+    shared_percent: float | None
+    undirected_links: float | None
+    undirected_shared_percent: float | None
+    mean_use_percent: float | None
+    busiest_use_percent: float | None
+
 
 def of_class(run: Run, model: str) -> polars.DataFrame:
     """The whole transfers that began before measuring ended, of the clients of a model."""
     return whole_transfers(run, clients_of(model, run.plan.traffic_by_client))
 
 
-def client_classes(run: Run) -> Iterator[ClientClass]:
-    """The classes of a run, the largest first."""
-    models = run.plan.traffic_by_client
-    by_size = sorted(set(models.values()), key=lambda one: -list(models.values()).count(one))
-    for model in by_size:
-        clients = clients_of(model, models)
-        own, whole = measured_transfers(run, clients), whole_transfers(run, clients)
-        client_s = len(clients) * run.plan.duration_s
-        yield ClientClass(
-            model=model,
-            clients=len(clients),
-            first_byte_s=_quantiles(whole["time_to_first_byte_s"]),
-            last_byte_s=_quantiles(whole["time_to_last_byte_s"]),
-            transfers=own.height,
-            failed=own.height - whole.height,
-            goodput_kb_per_s=float(own["received_bytes"].sum()) / 1e3 / client_s,
-        )
+def models_of(run: Run) -> list[str]:
+    """The traffic models of a run's clients, that of most clients first."""
+    models = list(run.plan.traffic_by_client.values())
+    return sorted(set(models), key=lambda model: (-models.count(model), model))
+
+
+@cache
+def client_class(run: Run, model: str) -> ClientClass | None:
+    """What the clients of a model got; None if the run has none."""
+    clients = clients_of(model, run.plan.traffic_by_client)
+    if not clients:
+        return None
+    own, whole = measured_transfers(run, clients), whole_transfers(run, clients)
+    return ClientClass(
+        model=model,
+        clients=len(clients),
+        first_byte_s=_quantiles(whole["time_to_first_byte_s"]),
+        last_byte_s=_quantiles(whole["time_to_last_byte_s"]),
+        transfers=own.height,
+        failed=own.height - whole.height,
+        goodput_kb_per_s=_moved_bytes(run, model) / 1e3 / (len(clients) * run.plan.duration_s),
+    )
 
 
 def relays_use(run: Run) -> polars.DataFrame:
@@ -97,6 +139,9 @@ def links_by_second(run: Run) -> polars.DataFrame:
     which a cell crosses it, a link between two relays is active if a circuit on it is, and shared
     if several are. Cells towards the clients are counted, which answer those towards the servers.
 
+    Where a scenario has only some relays watched, the links are those between them, and the
+    circuits are null: one may cross two of these relays or none.
+
     Returns:
         A row for each second with any: second (since measuring began), circuits, and of directed
         links (from the relay nearer to the client) and of undirected ones: links,
@@ -112,10 +157,10 @@ def links_by_second(run: Run) -> polars.DataFrame:
         polars.col("relay") != polars.col("peer")
     )
     ends = polars.concat_list("peer", "relay").list.sort().list.join("-")
-    by_second = (
-        active.filter(polars.col("next_queue").is_null())
-        .group_by("second")
-        .agg(polars.struct("relay", "queue").n_unique().alias("circuits"))
+    at_exit = polars.col("next_queue").is_null()
+    circuits = polars.struct("relay", "queue").filter(at_exit).n_unique()
+    by_second = active.group_by("second").agg(
+        circuits=circuits if watches_all_relays(run) else polars.lit(None, polars.UInt32)
     )
     directed = _shared(crossed, ["peer", "relay"], "links", "shared")
     undirected = _shared(
@@ -127,20 +172,55 @@ def links_by_second(run: Run) -> polars.DataFrame:
     return (
         by_second.join(directed, on="second", how="left")
         .join(undirected, on="second", how="left")
-        .fill_null(0)
+        .with_columns(polars.exclude("circuits").fill_null(0))
         .sort("second")
     )
 
 
-def shared_percent(run: Run, which: str = "") -> float | None:
+@cache
+def network_use(run: Run) -> NetworkUse:
+    """How busy a drawn network was."""
+    seconds = links_by_second(run)
+    uses = [100 * use for use in relays_use(run)["use"]]
+    return NetworkUse(
+        active_circuits=_mean(seconds["circuits"]),
+        active_links=_mean(seconds["links"]),
+        shared_percent=shared_percent(seconds),
+        undirected_links=_mean(seconds[f"{UNDIRECTED}links"]),
+        undirected_shared_percent=shared_percent(seconds, UNDIRECTED),
+        mean_use_percent=_mean(uses),
+        busiest_use_percent=max(uses, default=None),
+    )
+
+
+def shared_percent(by_second: polars.DataFrame, which: str = "") -> float | None:
     """The share of the active links that are shared, over all seconds; None if none was active.
 
     Args:
-        which: "undirected_", or nothing for the directed ones.
+        by_second: of `links_by_second`.
+        which: `UNDIRECTED`, or nothing for the directed ones.
     """
-    by_second = links_by_second(run)
     links = int(by_second[f"{which}links"].sum())
     return 100 * int(by_second[f"{which}shared"].sum()) / links if links else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _moved_bytes(run: Run, model: str) -> int:
+    """What the clients of a model moved by their heartbeats while the run measured.
+
+    Not the payload of the transfers that began then: those end later, whatever the variant.
+    """
+    since_s = polars.col("time_s") - run.measuring_start_s
+    moved = run.delivered.filter(
+        since_s > 0,
+        since_s <= run.plan.duration_s,
+        polars.col("client").is_in(clients_of(model, run.plan.traffic_by_client)),
+    )
+    return int(moved["sent_bytes" if uploads(model) else "received_bytes"].sum())
 
 
 def _shared(

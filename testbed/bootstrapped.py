@@ -122,6 +122,8 @@ def bare_plan(plan: Plan) -> Plan:
             "server_by_client": {},
             "bandwidth_weights": {},
             "shared_link": None,
+            "watched": None,
+            "changes": {},
             "paths": plan.paths if plan.tor.conflux else {},
             "competing": (),
             # Which Tor it is, its build says.
@@ -138,7 +140,7 @@ def bare_plan(plan: Plan) -> Plan:
             ),
             "tgen": None,
             # What a policy does is done later.
-            "policy": plan.policy.model_copy(update={"source": None}),
+            "policy": plan.policy.model_copy(update={"text": None}),
         }
     )
 

@@ -314,7 +314,8 @@ def _network(given: argparse.Namespace, messages: Console) -> int:
     if given.map:
         from analysis.figures.network_map import network_map
 
-        network_map(drawn).save_as(given.map)
+        places = (drawn.network.nodes, drawn.places)
+        network_map(drawn.scenario, drawn.seed, *places).save_as(given.map)
         messages.print(f"map in {given.map}", markup=False, highlight=False, soft_wrap=True)
     if given.json:
         content = {

@@ -40,13 +40,19 @@ from testbed.probes.premise import (
 from testbed.probes.queues import queues_recorded
 from testbed.probes.relays import sample_relays_steadily
 from testbed.probes.round_trip import PROBE_INTERVAL_S, probe_steadily, probe_target
-from testbed.probes.sockets import ConnectionTable, sample_steadily
+from testbed.probes.sockets import (
+    ConnectionTable,
+    interval_s,
+    other_watched_tables,
+    sample_steadily,
+    shared_link_tables,
+)
 from testbed.probes.system_calls import count_system_calls
 from testbed.recording import Record
 from testbed.seeds import derived_seed
 from testbed.tor.bootstrap import NETWORK, running_tors
 from testbed.tor.circuits import Circuits
-from testbed.tor.configuration import OR_PORT, socks_proxy
+from testbed.tor.configuration import socks_proxy
 from testbed.tor.network import TorNetwork, wait_until
 from testbed.traffic.competing import competing_servers, competing_streams
 from testbed.traffic.models import MODELS, write_client, write_server
@@ -93,7 +99,8 @@ def run_experiment(
         Record(directory / "raw") as record,
         ready_network(plan, tor, state, logs, record, kept) as (lab, network, circuits),
     ):
-        shared_link, competing = _shared_link_tables(lab), _competing_tables(lab)
+        shared_link, competing = shared_link_tables(lab), _competing_tables(lab)
+        others = other_watched_tables(lab)
         before = circuits.states()
         checks = [*_shared_link_checks(lab, network, shared_link, "before")]
         checks += asyncio.run(choices_in_effect(lab, network))
@@ -102,10 +109,12 @@ def run_experiment(
             record_links(lab, "before", record)
             with playing_traffic(lab, tgen, state, logs, record) as generators:
                 counted = _programs(network, generators) if counting else {}
-                watched = [network[relay] for relay in plan.watched_relays]
-                with queues_recorded(watched, record.queues):
+                with_queues = [network[relay] for relay in plan.relays_with_queues]
+                with queues_recorded(with_queues, record.queues):
                     measuring = _Measuring(lab, network, circuits, record, clock, logs)
-                    end_s = asyncio.run(measuring.carried_out(shared_link, competing, counted))
+                    end_s = asyncio.run(
+                        measuring.carried_out(shared_link, others, competing, counted)
+                    )
                 checks.append(_let_transfers_end(plan, logs, end_s, record, clock))
                 checks.append(_check_alive(generators))
             record_links(lab, "after", record)
@@ -136,7 +145,7 @@ def ready_network(
         circuits = Circuits(network, plan, record)
         record.step("building circuits")
         if plan.shared_link:
-            _use_shared_link(plan, circuits, _shared_link_tables(lab)[0])
+            _use_shared_link(plan, circuits, shared_link_tables(lab)[0])
         circuits.build("measured")
         yield lab, network, circuits
 
@@ -165,23 +174,13 @@ def _shared_link_checks(
         yield check_shared_link(lab.plan, seen, when)
 
 
-def _shared_link_tables(lab: Lab) -> list[ConnectionTable]:
-    """Both ends' views of the shared link, the clients' side first; none if there is none."""
-    if lab.plan.shared_link is None:
-        return []
-    first, second = lab.plan.shared_link
-    return [
-        ConnectionTable(lab, first, second, [OR_PORT]),
-        ConnectionTable(lab, second, first, [OR_PORT]),
-    ]
-
-
 def _competing_tables(lab: Lab) -> list[ConnectionTable]:
     """Both ends' views of each entry of competing streams, the sender's first."""
     tables = []
     for entry in lab.plan.competing:
-        tables.append(ConnectionTable(lab, entry.sender, entry.receiver, entry.stream_ports))
-        tables.append(ConnectionTable(lab, entry.receiver, entry.sender, entry.stream_ports))
+        ports = frozenset(entry.stream_ports)
+        tables.append(ConnectionTable(lab, entry.sender, [entry.receiver], ports))
+        tables.append(ConnectionTable(lab, entry.receiver, [entry.sender], ports))
     return tables
 
 
@@ -316,6 +315,7 @@ class _Measuring:
     async def carried_out(
         self,
         shared_link: list[ConnectionTable],
+        others: list[ConnectionTable],
         competing: list[ConnectionTable],
         counted: dict[str, int],
     ) -> float:
@@ -332,6 +332,9 @@ class _Measuring:
             for probe in self._probes(start_s, end_s):
                 tasks.create_task(probe)
             tasks.create_task(sample_steadily(shared_link, start_s, end_s, record.sockets))
+            tasks.create_task(
+                sample_steadily(others, start_s, end_s, record.sockets, interval_s(others))
+            )
             tasks.create_task(sample_steadily(competing, start_s, end_s, record.competing))
             tasks.create_task(
                 sample_relays_steadily(self.lab, self.network, start_s, end_s, record.relays)

@@ -29,6 +29,7 @@ from testbed.plan_model import (
     Tor,
 )
 from testbed.plan_older import FLAGS_BY_ROLE, KIND_BY_ROLE
+from testbed.plan_watched import use_of_paths, watched_pairs
 from testbed.policies.reading import read_policy
 from testbed.scenario import (
     DEFAULT,
@@ -115,11 +116,14 @@ def _of_topology(
     if tor.conflux:
         _check_ways(said, file, topology)
     links = _links(said, file, topology, seed)
+    nodes = tuple(_node(topology, name) for name in topology.roles())
+    paths = topology.paths()
     parts = {
-        "nodes": tuple(_node(topology, name) for name in topology.roles()),
+        "nodes": nodes,
         "links": links,
-        "paths": topology.paths(),
+        "paths": paths,
         "shared_link": topology.shared_link,
+        "watched": watched_pairs(said.watch, file, use_of_paths(nodes, links, paths.values())),
         "policy": _policy(said, file, default=FIXED),
         "traffic": traffic or said.traffic,
         "traffic_overridden": traffic is not None and traffic != said.traffic,
@@ -134,7 +138,7 @@ def _of_sampled(
 ) -> tuple[SampledScenario, Path, Parts]:
     # Reads a consensus, which takes longer to import than most plans take in all.
     from testbed.drawing import read_source
-    from testbed.plan_sampled import sampled_parts
+    from testbed.plan_sampled import expected_use, sampled_parts
 
     source = read_source(name, changes)
     said, file = source.said, source.file
@@ -150,8 +154,15 @@ def _of_sampled(
             " or the path of a Python file that says them"
         )
     most = max(said.clients, key=lambda model: said.clients[model])
-    parts = {"policy": policy, "traffic": most, "traffic_overridden": False, "competing": ()}
-    return said, file, {**parts, **sampled_parts(source.draw(seed))}
+    drawn = source.draw(seed)
+    parts = {
+        "policy": policy,
+        "traffic": most,
+        "traffic_overridden": False,
+        "competing": (),
+        "watched": said.watch and watched_pairs(said.watch, file, expected_use(drawn)),
+    }
+    return said, file, {**parts, **sampled_parts(drawn)}
 
 
 def _policy(said: AnyScenario, file: Path, default: str) -> PlannedPolicy:

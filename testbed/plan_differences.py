@@ -4,6 +4,7 @@ Plans are compared as plain data: one may be of another version of the testbed.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -31,7 +32,10 @@ def differences(
         Such as "duration_s is 20.0, not 300.0; links.3.loss is 0.001, not 0.0; and 2 more".
     """
     passed_over = ONLY_FOR_READERS | (FOLLOWS_FROM_SEED if but_seed else set())
-    values = [dict(leaves(identity(in_todays_form(plan), passed_over))) for plan in (there, here)]
+    plans = [in_todays_form(plan) for plan in (there, here)]
+    if but_seed and all(map(_is_drawn, plans)):
+        plans = [_whatever_was_drawn(plan) for plan in plans]
+    values = [dict(leaves(identity(plan, passed_over))) for plan in plans]
     pairs = {
         key: [plan.get(key, _MISSING) for plan in values] for key in dict.fromkeys(chain(*values))
     }
@@ -43,6 +47,31 @@ def differences(
     if len(named) > _MOST_NAMED:
         named[_MOST_NAMED:] = [f"and {len(named) - _MOST_NAMED} more"]
     return "; ".join(named)
+
+
+def _is_drawn(plan: Mapping[str, Any]) -> bool:
+    return any(node.get("kind") == "router" for node in plan.get("nodes", ()))
+
+
+def _whatever_was_drawn(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A drawn network's plan with what its scenario says of it, instead of what its seed drew."""
+    kinds = Counter(node["kind"] for node in plan["nodes"] if node["kind"] != "router")
+    shapes = [link[way] for link in plan["links"] for way in ("there", "back")]
+    watched = plan.get("watched")
+    return {
+        **plan,
+        "nodes": kinds,
+        "links": {
+            # A way over several links loses more than one of them.
+            "loss": min((shape["loss"] for shape in shapes if shape["loss"]), default=0.0),
+            "queue_packets": sorted({shape["queue_packets"] for shape in shapes}),
+        },
+        "traffic_by_client": Counter(plan["traffic_by_client"].values()),
+        "congestion_control": sorted({*plan["congestion_control"].values()}),
+        "watched": watched and len(watched),
+        "bandwidth_weights": {},
+        "server_by_client": {},
+    }
 
 
 def leaves(data: object, path: str = "") -> Iterator[tuple[str, str]]:

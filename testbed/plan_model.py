@@ -169,6 +169,7 @@ class Plan(PlanPart):
         links: those between two routers are ways that packets take from site to site.
         paths: guard, middle and exit of each client's circuit, where the topology says them.
         shared_link: the nodes at the ends of the link that all circuits cross, if there is one.
+        watched: the pairs of relays that the scenario names; None where it says nothing of it.
         bandwidth_weights: those that follow from the relays' weights, and must be in the consensus.
         server_by_client: the server of each client; of a client that isn't there, the first one.
         traffic_by_client, congestion_control: by the node's name.
@@ -188,6 +189,7 @@ class Plan(PlanPart):
     links: tuple[Link, ...]
     paths: dict[str, tuple[str, str, str]] = {}
     shared_link: tuple[str, str] | None = None
+    watched: tuple[tuple[str, str], ...] | None = None
     policy: PlannedPolicy = PlannedPolicy()
     bandwidth_weights: dict[str, int] = {}
     server_by_client: dict[str, str] = {}
@@ -234,11 +236,24 @@ class Plan(PlanPart):
         return [node for node in self.nodes if node.kind in kinds]
 
     @property
+    def watched_pairs(self) -> list[tuple[str, str]]:
+        """The pairs of relays whose connections are sampled: the shared link's, and those named."""
+        shared = [self.shared_link] if self.shared_link else []
+        return list(dict.fromkeys((*shared, *(self.watched or ()))))
+
+    @property
     def watched_relays(self) -> list[str]:
-        """The relays whose queues are recorded: that before the shared link, or else all."""
-        if self.shared_link:
+        """The relays of which is recorded what they hold: those of the pairs, or else all."""
+        ends = {relay for pair in self.watched_pairs for relay in pair}
+        relays = [relay.name for relay in self.of_kind("relay")]
+        return relays if self.watched is None else [relay for relay in relays if relay in ends]
+
+    @property
+    def relays_with_queues(self) -> list[str]:
+        """The relays whose queues are recorded: those watched, or that before the shared link."""
+        if self.shared_link and self.watched is None:
             return [self.shared_link[1]]
-        return [relay.name for relay in self.of_kind("relay")]
+        return self.watched_relays
 
     def server_of(self, client: str) -> str:
         """The name of a client's server."""

@@ -5,8 +5,12 @@ What is drawn, and how, is `testbed.network.sampled`'s; here it gets addresses, 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
+
+import numpy as np
+import polars
 
 from testbed.addresses import (
     FIRST_SITE_BLOCK,
@@ -17,8 +21,10 @@ from testbed.addresses import (
 from testbed.network.drawn import Drawn
 from testbed.network.model import Kind, Network, Shape
 from testbed.network.model import Node as NetworkNode
+from testbed.network.positions import Floats, probabilities
 from testbed.network.routes import Routes
 from testbed.plan_model import Link, Node
+from testbed.plan_watched import ExpectedUse
 from testbed.seeds import netem_seeds
 
 KINDS: tuple[Kind, ...] = ("client", "relay", "server", "authority")
@@ -39,6 +45,51 @@ def sampled_parts(drawn: Drawn) -> Mapping[str, Any]:
         },
         "traffic_by_client": dict(drawn.traffic_by_client),
     }
+
+
+_DIGITS = 12
+"""Of an expected use, so that its order doesn't depend on how a processor adds up."""
+
+
+def expected_use(drawn: Drawn) -> ExpectedUse:
+    """How likely a circuit has a link between two relays, of all pairs of them; 2 in all.
+
+    By Tor's own choice, with the drawn relays' weights and the bandwidth weights that follow: first
+    the exit, then another relay as guard, then a third one as middle.
+    """
+    relays = drawn.network.of_kind("relay")
+    flags = {
+        flag: [flag in relay.flags for relay in relays] for flag in ("guard", "exit", "bad_exit")
+    }
+    weights = [relay.weight or 0 for relay in relays]
+    consensus = replace(
+        drawn.consensus,
+        bandwidth_weights=drawn.bandwidth_weights,
+        relays=polars.DataFrame({"weight": weights, **flags}),
+    )
+    used = _used_links(*(probabilities(consensus, one) for one in ("guard", "middle", "exit")))
+    return {
+        (relays[one].name, relays[other].name): round(float(used[one, other]), _DIGITS)
+        for one, other in combinations(range(len(relays)), 2)
+    }
+
+
+def _used_links(guard: Floats, middle: Floats, last: Floats) -> Floats:
+    """How likely a circuit has a link between each two relays, in whichever order.
+
+    With the probabilities g, m and l of the relays in each place, a circuit with guard a, middle b
+    and exit c has the probability l_c g_a / (1 - g_c) m_b / (1 - m_a - m_c), as long as the three
+    are different.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):  # where no relay is left for a place
+        without_middle = last * guard[:, None] / (1 - guard) / (1 - middle - middle[:, None])
+    without_middle = np.nan_to_num(without_middle, nan=0.0, posinf=0.0)
+    np.fill_diagonal(without_middle, 0.0)
+    to_middle = (without_middle.sum(axis=1, keepdims=True) - without_middle) * middle
+    from_middle = middle[:, None] * (without_middle.sum(axis=0) - without_middle)
+    used = to_middle + from_middle
+    np.fill_diagonal(used, 0.0)
+    return np.asarray(used + used.T)
 
 
 def _nodes(network: Network) -> Iterator[Node]:

@@ -4,6 +4,7 @@ Whether the topology has such links and nodes is checked where they meet, in `te
 sampled network is drawn from, in `testbed.drawing`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -54,6 +55,9 @@ SAMPLED = "sampled"
 DEFAULT = "default"
 """The key of what holds for everything that has no entry of its own."""
 
+ALL_RELAY_PAIRS = "all relay pairs"
+_BUSIEST = re.compile(r"the ([1-9]\d*) busiest")
+
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[object], object]:
     """A validator of words: only these."""
@@ -81,6 +85,25 @@ def _whole_seconds(duration_s: float) -> int:
     return int(duration_s)
 
 
+def _places(value: object) -> object:
+    """Pairs of relays, `ALL_RELAY_PAIRS` as it is, or how many of the busiest."""
+    if value == ALL_RELAY_PAIRS:
+        return value
+    if isinstance(value, str) and (found := _BUSIEST.fullmatch(value)):
+        return int(found[1])
+    pairs = [value] if isinstance(value, str) else value
+    if not (
+        isinstance(pairs, list)
+        and pairs
+        and all(isinstance(pair, str) and pair.count("-") == 1 for pair in pairs)
+    ):
+        raise ValueError(
+            f'names no pairs of relays: write "{ALL_RELAY_PAIRS}", "the 5 busiest", or a list such'
+            ' as ["relay1-relay2"]'
+        )
+    return tuple(pairs)
+
+
 CongestionControl = Annotated[str, BeforeValidator(_known_congestion_control)]
 QueueDiscipline = Annotated[str, BeforeValidator(_one_of(tuple(DISCIPLINES)))]
 Isolation = Annotated[str, BeforeValidator(_one_of(CAKE_ISOLATIONS))]
@@ -88,6 +111,7 @@ Diffserv = Annotated[str, BeforeValidator(_one_of(CAKE_DIFFSERVS))]
 WholeSeconds = Annotated[Duration, AfterValidator(_whole_seconds)]
 PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
 Switch = Annotated[bool, Field(strict=True)]
+Watch = Annotated[tuple[str, ...] | int | str | None, BeforeValidator(_places)]
 
 
 class ScenarioPart(BaseModel):
@@ -212,7 +236,11 @@ class PathsKeys(ScenarioPart):
 
 
 class AnyScenario(ScenarioPart):
-    """What every scenario file says."""
+    """What every scenario file says.
+
+    `watch` is pairs of relays such as "guard1-middle1", `ALL_RELAY_PAIRS`, or how many of the
+    busiest pairs; None where nothing is said.
+    """
 
     title: Text
     description: str = ""
@@ -220,6 +248,7 @@ class AnyScenario(ScenarioPart):
     duration_s: Duration = Field(alias="duration")
     tcp: TcpKeys = TcpKeys()
     paths: PathsKeys = PathsKeys()
+    watch: Watch = None
 
 
 class Scenario(AnyScenario):

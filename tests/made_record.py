@@ -90,7 +90,8 @@ def reading(link: Link, turned: bool, when: str) -> dict[str, Any]:
 
 def socket_sample(at_s: float, node: str) -> dict[str, Any]:
     counts = {name: 1 for name, kind in SCHEMAS["sockets"].items() if kind is polars.Int64}
-    sample = {"time_s": START_S + at_s, "node": node, "peer": "the other end"}
+    peer = {"exit1": "middle1", "middle1": "exit1"}[node]
+    sample = {"time_s": START_S + at_s, "node": node, "peer": peer}
     return {**sample, **counts, "rtt_ms": 20.0, "min_rtt_ms": 20.0}
 
 

@@ -11,6 +11,7 @@ import polars
 from testbed.plan import make_plan
 from testbed.results.manifest import FORMAT
 from testbed.results.tables import SCHEMAS
+from testbed.scenario import is_sampled, scenario_file
 
 START_S = 1_800_000_000.0
 TRANSFER_BYTES = 5_000_000
@@ -73,8 +74,13 @@ class Made:
     def plan(self) -> dict[str, Any]:
         """The plan as the manifest has it; a variant of one's own is vanilla by another name."""
         known = self.variant if self.variant in ("vanilla", "pctls") else "vanilla"
+        drawn = is_sampled(scenario_file(self.scenario))  # its clients' models are its own
         plan = make_plan(
-            self.scenario, known, seed=self.seed, duration=self.duration_s, traffic=self.traffic
+            self.scenario,
+            known,
+            seed=self.seed,
+            duration=self.duration_s,
+            traffic=None if drawn else self.traffic,
         )
         return plan.model_dump(mode="json") | {"variant": self.variant, **self.changed}
 
@@ -114,8 +120,11 @@ class Made:
                 for number, kilobytes in enumerate(self.delivered_kb)
             ],
             "sockets": [
-                {"node": node, "cwnd_segments": window}
-                for node, window in (("exit1", self.window), ("middle1", 7))
+                {"node": node, "peer": peer, "cwnd_segments": window}
+                for node, peer, window in (
+                    ("exit1", "middle1", self.window),
+                    ("middle1", "exit1", 7),
+                )
             ],
         }
 

@@ -48,7 +48,7 @@ def received(tables):
     return [{s.peer_port: s.received_bytes for s in table.samples()} for table in tables]
 
 with running_lab(plan) as lab, competing_servers(lab, logs):
-    tables = [ConnectionTable(lab, entry.receiver, entry.sender, entry.stream_ports)
+    tables = [ConnectionTable(lab, entry.receiver, [entry.sender], {*entry.stream_ports})
               for entry in plan.competing]
     with competing_streams(lab, logs):
         time.sleep(0.5)

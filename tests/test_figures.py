@@ -282,11 +282,11 @@ def test_delivered_is_told_by_client_while_the_run_measures(tmp_path: Path) -> N
 
 def test_each_connection_of_the_shared_link_is_a_line_of_its_sending_end(tmp_path: Path) -> None:
     def sample(
-        second: float, peer_port: int, sent_again: int, node: str = "exit1"
+        second: float, peer_port: int, sent_again: int, ends: Sequence[str] = ("exit1", "middle1")
     ) -> dict[str, Any]:
         state = {"cwnd_segments": 10 * peer_port, "rtt_ms": 25.0 + second}
         counted = {"port": 9001, "peer_port": peer_port, "retransmitted_segments": sent_again}
-        return at(second, node=node, **state, **counted)
+        return at(second, node=ends[0], peer=ends[1], **state, **counted)
 
     run = recorded(
         tmp_path,
@@ -294,7 +294,8 @@ def test_each_connection_of_the_shared_link_is_a_line_of_its_sending_end(tmp_pat
         sockets=[
             sample(0.0, 1, 5),
             sample(0.0, 2, 0),
-            sample(0.0, 1, 99, node="middle1"),
+            sample(0.0, 1, 99, ("middle1", "exit1")),
+            sample(0.0, 1, 99, ("exit1", "middle2")),
             sample(0.5, 1, 7),
         ],
     )

@@ -8,17 +8,19 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import plugins, sched_netem, tcmsg
+from stem import SocketClosed
 from stem.control import EventType
 from stem.response.events import LogEvent
 
 from testbed.errors import TestbedError
 from testbed.lab import links
 from testbed.plan import make_plan
-from testbed.tor import network
+from testbed.tor import control
 
 ANSWERS = {
     b"PROTOCOLINFO": b"250-PROTOCOLINFO 1\r\n250-AUTH METHODS=NULL\r\n250 OK\r\n",
@@ -26,6 +28,7 @@ ANSWERS = {
     b"SETEVENTS": b"250 OK\r\n650 NOTICE hello\r\n",
     b"GETCONF": b"250 __OwningControllerProcess\r\n",
 }
+GOES = b"it ends instead"
 
 
 @pytest.fixture
@@ -36,21 +39,28 @@ def control_port(tmp_path: Path) -> Iterator[Path]:
         listening.bind(str(path))
         listening.listen()
 
-        def answer() -> None:
-            connection, _ = listening.accept()
+        def answer(connection: socket.socket) -> None:
             with connection, connection.makefile("rb") as questions:
                 for question in questions:
-                    connection.sendall(ANSWERS.get(question.split()[0], b""))
+                    said = ANSWERS.get(question.split()[0], b"")
+                    if said == GOES:
+                        return
+                    connection.sendall(said)
 
-        answering = threading.Thread(target=answer, daemon=True)
-        answering.start()
+        def let_in() -> None:
+            with suppress(OSError):  # until the test is over
+                while True:
+                    connection, _ = listening.accept()
+                    threading.Thread(target=answer, args=[connection], daemon=True).start()
+
+        threading.Thread(target=let_in, name="answers", daemon=True).start()
         yield path
 
 
 def test_a_tor_that_gives_no_answer(control_port: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(control, "ANSWER_TIMEOUT_S", 0.2)
     with (
-        network._connected("guard1", control_port) as controller,
+        control.connected("guard1", control_port) as controller,
         pytest.raises(TestbedError, match=r"^guard1: Tor hangs: no answer on its control"),
     ):
         controller.get_info("version")
@@ -73,13 +83,48 @@ def test_netem_is_told_its_delay_and_seed() -> None:
     assert struct.pack("=HHQ", 12, 14, 2**62 + 5) in message.data
 
 
-def test_events_need_no_thread_of_each_tor(control_port: Path) -> None:
-    """stem's own would look for them twenty times a second."""
-    with network._connected("guard1", control_port):
-        time.sleep(0.1)
-        threads = [thread.name for thread in threading.enumerate()]
-    assert threads.count("Tor listener") >= 1
-    assert "Event notifier" not in threads
+def test_control_connections_need_no_thread_of_each_tor(
+    control_port: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """stem's own would have two each, of which one looks for events twenty times a second."""
+    monkeypatch.setitem(ANSWERS, b"GETINFO", b"250-version=0.4.9.11\r\n250 OK\r\n")
+    with control.connected("guard1", control_port):  # begins the threads that all share
+        before = {thread.name for thread in threading.enumerate() if "answer" not in thread.name}
+        with ExitStack() as stack:
+            controllers = [
+                stack.enter_context(control.connected(f"client{number}", control_port))
+                for number in range(20)
+            ]
+            told = {controller.get_info("version") for controller in controllers}
+            after = {thread.name for thread in threading.enumerate() if "answer" not in thread.name}
+    assert told == {"0.4.9.11"}
+    assert after == before
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_what_a_tor_says_is_cut_into_messages(size: int) -> None:
+    """In whatever pieces it comes; of data, a line may look like the message's end."""
+    said = [
+        b"250 OK\r\n",
+        b"250-version=1\r\n250 OK\r\n",
+        b"250+ns/all=\r\nr x\r\n250 OK\r\n..\r\n+\r\n.\r\n250 OK\r\n",
+        b"650 NOTICE hello\r\n",
+        b"?\r\n",
+    ]
+    whole = b"".join(said)
+    framing = control.Framing()
+    pieces = [whole[place : place + size] for place in range(0, len(whole), size)]
+    assert [one for piece in pieces for one in framing.messages(piece)] == said
+    assert list(framing.messages(b"250 O")) == []
+
+
+def test_a_tor_that_goes_away(control_port: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ANSWERS, b"GETINFO", b"")
+    with control.connected("guard1", control_port) as controller:
+        monkeypatch.setitem(ANSWERS, b"GETINFO", GOES)
+        for _ in range(2):
+            with pytest.raises(SocketClosed):
+                controller.get_info("version")
 
 
 def test_listeners_get_events_and_may_ask(
@@ -87,7 +132,7 @@ def test_listeners_get_events_and_may_ask(
 ) -> None:
     monkeypatch.setitem(ANSWERS, b"GETINFO", b"250-version=0.4.9.11\r\n250 OK\r\n")
     heard: list[str] = []
-    with network._connected("guard1", control_port) as controller:
+    with control.connected("guard1", control_port) as controller:
 
         def on_log(event: LogEvent) -> None:
             heard.append(f"{event.message} {controller.get_conf('__OwningControllerProcess', '')}")

@@ -323,7 +323,8 @@ def test_a_report_of_100_runs_takes_less_than_a_minute(tmp_path: Path) -> None:
     sockets = [
         at(
             number / 2,
-            **{"node": "exit1", "port": 9001, "peer_port": connection, "rtt_ms": 25.0},
+            **{"node": "exit1", "peer": "middle1", "port": 9001, "peer_port": connection},
+            rtt_ms=25.0,
             **{"cwnd_segments": 40 + number % 7, "retransmitted_segments": number},
         )
         for number in range(600)

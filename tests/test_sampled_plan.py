@@ -18,6 +18,7 @@ from testbed.plan_differences import differences
 from testbed.plan_model import Plan
 from testbed.results.invariants import connections_check, relay_connections, sharing_check
 from testbed.results.tables import SCHEMAS
+from testbed.toml_file import Value
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,24 @@ def test_variants_meet_the_same_network_and_losses(plan: Plan) -> None:
     vanilla = make_plan("SmallNetwork", "vanilla")
     assert (vanilla.nodes, vanilla.links) == (plan.nodes, plan.links)
     assert make_plan("SmallNetwork", "vanilla", seed=2).nodes != plan.nodes
+
+
+def test_seeds_of_one_scenario_are_runs_of_one_group(plan: Plan) -> None:
+    """Each seed draws another network; what the scenario says of them must be the same."""
+
+    def differing(**changes: Value) -> str:
+        named = {key.replace("__", "."): value for key, value in changes.items()}
+        other = make_plan("SmallNetwork", "pctls", seed=2, changes=named)
+        unnamed = other.model_copy(update={"scenario": plan.scenario, "changes": {}})
+        both = (plan.model_dump(mode="json"), unnamed.model_dump(mode="json"))
+        assert differences(*both) != ""
+        return differences(*both, but_seed=True)
+
+    assert differing() == ""
+    assert differing(network__relays=12) == "nodes.relay is 10, not 12"
+    assert "links.loss is 0.0, not 0.01" in differing(network__loss="1 %")
+    assert differing(watch="the 5 busiest") == "watched is null, not 5"
+    assert "congestion_control.0" in differing(tcp__congestion_control="bbr")
 
 
 def test_shapes_one_after_the_other() -> None:

@@ -1,17 +1,38 @@
-"""What a drawn network's run tells, from made rows: circuits, shared links, relays' use."""
+"""What a drawn network's run tells, from made rows: circuits, shared links, relays' use, classes.
 
+How it gets into tables, figures and comparisons is tested here, too.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import polars
 import pytest
+from made_runs import START_S
+from test_figures import Recorded, at, curves, points
 
-from analysis.whole_networks import links_by_second, relays_use, shared_percent
+from analysis import style
+from analysis.comparison import compare, records
+from analysis.figures import over_time
+from analysis.figures.distributions import distributions
+from analysis.figures.network import networks
+from analysis.figures.relays_use import relays_used
+from analysis.runs import find_runs
+from analysis.tables import run_tables
+from analysis.whole_networks import (
+    UNDIRECTED,
+    client_class,
+    links_by_second,
+    models_of,
+    network_use,
+    relays_use,
+    shared_percent,
+)
 from testbed.network.model import Node
-from testbed.results import Run
+from testbed.results import Run, read_run
 from testbed.results.tables import SCHEMAS
-
-START_S = 1000.0
 
 
 def cells(at_s: float, relay: str, queue: int, next_queue: int | None) -> dict[str, object]:
@@ -42,9 +63,10 @@ def circuit(number: int, path: tuple[str, str, str], *seconds: float) -> list[di
     ]
 
 
-def made_run(rows: list[dict[str, object]]) -> Run:
+def made_run(rows: list[dict[str, object]], watched: str = "abcd") -> Run:
     queues = polars.DataFrame(rows, schema=SCHEMAS["queues"])
-    return cast(Run, SimpleNamespace(queues=queues, measuring_start_s=START_S))
+    plan = SimpleNamespace(relays_with_queues=[*watched], of_kind=lambda _kind: [*"abcd"])
+    return cast(Run, SimpleNamespace(queues=queues, measuring_start_s=START_S, plan=plan))
 
 
 def test_links_are_shared_where_several_circuits_are_active_in_a_second() -> None:
@@ -64,14 +86,21 @@ def test_links_are_shared_where_several_circuits_are_active_in_a_second() -> Non
     assert seconds["shared"].to_list() == [0, 1, 0]
     assert seconds["undirected_links"].to_list() == [3, 3, 2]
     assert seconds["undirected_shared"].to_list() == [1, 1, 0]
-    assert shared_percent(run) == pytest.approx(100 / 9)
-    assert shared_percent(run, "undirected_") == pytest.approx(200 / 8)
+    assert shared_percent(seconds) == pytest.approx(100 / 9)
+    assert shared_percent(seconds, UNDIRECTED) == pytest.approx(200 / 8)
+
+
+def test_of_relays_that_are_watched_the_links_between_them_count() -> None:
+    rows = [*circuit(10, ("a", "b", "c"), 0.1), *circuit(20, ("a", "b", "d"), 0.1)]
+    run = made_run([row for row in rows if row["relay"] in ("a", "b")], watched="ab")
+    (second,) = links_by_second(run).to_dicts()
+    assert (second["links"], second["shared"], second["circuits"]) == (1, 1, None)
 
 
 def test_without_cells_nothing_is_active() -> None:
     run = made_run([])
     assert links_by_second(run).is_empty()
-    assert shared_percent(run) is None
+    assert shared_percent(links_by_second(run)) is None
 
 
 def test_a_relays_use_is_what_it_sent_by_its_rate() -> None:
@@ -89,3 +118,146 @@ def test_a_relays_use_is_what_it_sent_by_its_rate() -> None:
     assert (use["relay"], use["relay_class"]) == ("relay1", "exit")
     assert use["sent_bit_per_s"] == pytest.approx(100_000)
     assert use["use"] == pytest.approx(0.1)
+
+
+# Whole runs.
+
+DURATION_S = 60.0
+
+
+def written(folder: Path, variant: str, seed: int, changed: Mapping[str, Any] = {}) -> Run:
+    """A run of SmallNetwork with rows that can be worked out by hand.
+
+    Two circuits share the link of relay1 and relay7 in its first second, and one of them goes on;
+    relay1 sends a hundredth of what it could, the others nothing. A client under test gets 600 kB
+    in the time that was measured, in pctls twice as much, and as much again afterwards.
+    """
+    kb = 600 * (2 if variant == "pctls" else 1)
+    made = Recorded(
+        *(variant, "SmallNetwork", seed, "page"),
+        time_s=2.0 * seed,
+        duration_s=DURATION_S,
+        changed=changed,
+        tables={
+            "circuits": [],
+            "queues": [
+                *circuit(10, ("relay1", "relay7", "relay5"), 0.1, 1.1),
+                *circuit(20, ("relay1", "relay7", "relay6"), 0.1),
+            ],
+            "delivered": [
+                {"client": "client1", "time_s": START_S + at_s, "received_bytes": 1000 * kb}
+                for at_s in (DURATION_S / 2, DURATION_S + 1)
+            ],
+            "sockets": [
+                at(0.0, node="relay1", peer="relay7", port=9001, peer_port=7, cwnd_segments=10),
+                at(0.0, node="relay7", peer="relay1", port=7, peer_port=9001, cwnd_segments=20),
+            ],
+        },
+    )
+    plan = read_run(made.write(folder / "only-for-its-plan")).plan
+    links = [
+        {"when": when, "sender": relay.name, "receiver": "r", "time_s": time_s, "sent_bytes": sent}
+        for when, time_s, share in (("before", START_S, 0.0), ("after", START_S + 10, 0.01))
+        for relay in plan.of_kind("relay")
+        for sent in [round(share * (relay.rate_up_bit_per_s or 0) * 10 / 8)]
+        for sent in [sent if relay.name == "relay1" else 0]
+    ]
+    return read_run(
+        Recorded(**{**vars(made), "tables": {**made.tables, "links": links}}).write(folder)
+    )
+
+
+def test_a_run_of_a_drawn_network(tmp_path: Path) -> None:
+    run = written(tmp_path, "vanilla", 1)
+    assert models_of(run) == ["page", "bulk5mib"]
+    page = client_class(run, "page")
+    assert page is not None
+    # Two whole transfers and one that failed of each client.
+    assert (page.clients, page.transfers, page.failed) == (38, 114, 38)
+    assert page.last_byte_s == {"25 %": 2.0, "median": 2.0, "75 %": 2.0, "95 %": 2.0}
+    assert page.goodput_kb_per_s == pytest.approx(600 / 38 / DURATION_S)
+    assert client_class(run, "web") is None
+    use = network_use(run)
+    assert (use.active_circuits, use.active_links, use.undirected_links) == (1.5, 2.5, 2.5)
+    assert (use.shared_percent, use.undirected_shared_percent) == (20.0, 20.0)
+    assert use.mean_use_percent == pytest.approx(0.1, rel=1e-3)
+    assert use.busiest_use_percent == pytest.approx(1, rel=1e-3)
+
+
+def test_tables_and_comparisons_know_classes_relays_and_links(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        for variant in ("vanilla", "pctls"):
+            written(tmp_path / "runs", variant, seed)
+    found = find_runs(tmp_path / "runs" / "SmallNetwork-page")
+    tables = {table.title: table for table in run_tables(found)}
+    classes = tables["Drawn networks: what clients got, by class"]
+    assert [row[:5] for row in classes.rows] == [
+        ("SmallNetwork", variant, model, clients, "3")
+        for variant in ("vanilla", "pctls")
+        for model, clients in (("page", "38 ± 0"), ("bulk5mib", "2 ± 0"))
+    ]
+    links = tables["Drawn networks: links and relays"]
+    assert links.rows[0][:6] == (
+        "SmallNetwork",
+        "vanilla",
+        "3",
+        "1.5 ± 0.0",
+        "2.5 ± 0.0",
+        "20.0 ± 0.0",
+    )
+    compared = {row["metric"]: row for row in records(compare(found, ["vanilla", "pctls"]))}
+    assert compared["by_class.page.goodput_kb_per_s"]["change"] == pytest.approx(1)
+    last_byte = compared["by_class.page.time_to_last_byte_s.p95"]
+    assert last_byte["before"] == {1: 2.0, 2: 4.0, 3: 6.0}  # each seed is a network
+    assert last_byte["verdict"] == "nearly equal"
+    assert compared["by_class.bulk5mib.failed_percent"]["first_mean"] == pytest.approx(100 / 3)
+    for metric in (
+        *("active_circuits", "active_links", "shared_links_percent"),
+        *("shared_undirected_links_percent", "relays_use_percent.mean", "relays_use_percent.max"),
+    ):
+        assert compared[metric]["first_mean"] > 0
+
+
+def test_figures_of_drawn_networks(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        written(tmp_path / "runs", "vanilla", seed)
+    groups = find_runs(tmp_path / "runs" / "SmallNetwork-page").valid
+    looks = style.looks(["vanilla"])
+    (of_map,) = networks(groups)
+    assert of_map.name == "map-SmallNetwork-seed-1"
+    (of_relays,) = relays_used(groups)
+    by_class = {name: points(line) for name, line in curves(of_relays.figure.axes[0]).items()}
+    assert {name: len(its) for name, its in by_class.items()} == {
+        **{"guard": 8, "exit": 2, "both": 2},
+        "middle": 8,
+    }
+    assert max(use for its in by_class.values() for _, use in its) == pytest.approx(1, rel=1e-3)
+    drawn = {drawing.name: drawing.figure for drawing in distributions(groups, looks)}
+    of_times = drawn["time-to-last-byte-by-class-sampled-60s"].axes
+    assert [label for panel in of_times if (label := panel.get_ylabel())] == [
+        f"{model}:\nshare of transfers" for model in ("bulk5mib", "page")
+    ]
+    # Tor builds its circuits by itself: nothing is said of how long that takes.
+    labels = [panel.get_xlabel() for panel in drawn["distributions-page-sampled-60s"].axes]
+    assert labels == ["time to last byte, s", "stream round trip, ms"]
+
+
+def test_what_happens_over_time_in_a_drawn_network(tmp_path: Path) -> None:
+    run = written(tmp_path, "vanilla", 1)
+    (circuits,) = over_time.active_circuits(run)
+    assert (circuits.times_s.tolist(), circuits.values.tolist()) == ([0.0, 1.0], [2.0, 1.0])
+    below, above = over_time.shared_links_percent(run)
+    assert (below.name, below.under_test) == ("undirected", False)
+    assert (above.name, above.under_test) == ("directed", True)
+    assert above.values.tolist() == pytest.approx([100 / 3, 0])
+    assert [line.values.tolist() for line in over_time.active_links(run)] == [[3, 2], [3, 2]]
+    windows = over_time.congestion_window_segments(run)
+    assert [line.values.tolist() for line in windows] == [[10], [20]]
+
+
+def test_circuits_are_not_counted_where_some_relays_are_watched(tmp_path: Path) -> None:
+    watched = {"watched": [["relay1", "relay7"]]}
+    run = written(tmp_path, "vanilla", 1, watched)
+    assert network_use(run).active_circuits is None
+    assert over_time.active_circuits(run) == []
+    assert network_use(run).active_links is not None

@@ -144,9 +144,14 @@ def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Draw
         names = (group.scenario for group in groups if group.traffic == model)
         scenarios = _in_order(names, SCENARIO_ORDER)
         rows = [
-            _row(groups, measure, scenarios, [model], f"share of {measure.things}")
+            row
             for measure in _measures(groups)
+            if (
+                row := _row(groups, measure, scenarios, [model], f"share of {measure.things}")
+            ).curves()
         ]
+        if not rows:
+            continue
         yield Drawing(
             name=f"distributions-{model}-{where}",
             title=f"Transfers, circuits and round trips by scenario, {model}",
@@ -190,7 +195,7 @@ def _by_class(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
     ):
         rows = [
             PanelRow(
-                f"{model}: share of transfers",
+                f"{model}:\nshare of transfers",
                 f"{name}, s",
                 [_of_class(groups, scenario, model, column) for scenario in scenarios],
             )

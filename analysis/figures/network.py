@@ -10,7 +10,9 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.figures.drawing import Drawing
+from analysis.figures.network_map import network_map
 from analysis.runs import Group
+from testbed.network.places import read_places
 from testbed.plan_model import Competing, Link, Plan
 from testbed.results import Run
 from testbed.topology import ROLES
@@ -31,7 +33,7 @@ _LINK_COLOUR, _LOSSY_COLOUR = "#555555", "#CC79A7"
 def networks(groups: Mapping[Group, Sequence[Run]]) -> Iterator[Drawing]:
     """The network of each scenario; its clients' models are those of all its runs.
 
-    Not of drawn networks: each seed draws another one, of which `./run.py network` has a map.
+    Of drawn networks a map of the first run's: each seed draws another one.
 
     Raises:
         TestbedError: a run's plan can't be read.
@@ -39,6 +41,8 @@ def networks(groups: Mapping[Group, Sequence[Run]]) -> Iterator[Drawing]:
     for scenario in dict.fromkeys(group.scenario for group in groups):
         plans = [runs[0].plan for group, runs in groups.items() if group.scenario == scenario]
         if plans[0].of_kind("router"):
+            plan = min(plans, key=lambda plan: plan.seed)
+            yield network_map(plan.unchanged_scenario, plan.seed, plan.nodes, read_places())
             continue
         yield Drawing(
             name=f"network-{scenario}",

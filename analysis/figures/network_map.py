@@ -3,7 +3,8 @@
 Areas are counts or weights. Links aren't drawn: there is one between any two sites.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from math import cos, radians
 
 import numpy as np
@@ -13,9 +14,8 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.figures.drawing import Drawing
-from testbed.network.drawn import Drawn
-from testbed.network.model import Site
-from testbed.network.places import LAND_GRID_DEG
+from testbed.network.model import Node
+from testbed.network.places import LAND_GRID_DEG, Country, Places
 
 CAPTION = (
     "A circle is a country, at its largest city. Areas: clients (blue rings), consensus weight of"
@@ -34,22 +34,35 @@ _LARGEST_POINTS = 1800.0
 _LAND, _NAMES = "#D2D2D2", "#333333"
 _CLIENTS, _RELAYS, _SERVERS = style.COLOURS[1], style.COLOURS[0], style.COLOURS[2]
 _NAMED_SHARE = 0.01
-"""Of all nodes a country must have for its name to stand in the world's map."""
+"""Of all nodes a country must have for its name to stand in the world's map. Those in Europe are
+named below."""
 
 
-def network_map(drawn: Drawn) -> Drawing:
-    """The map of a drawn network."""
+def network_map(scenario: str, seed: int, nodes: Sequence[Node], places: Places) -> Drawing:
+    """The map of the network that a seed has drawn for a scenario.
+
+    Nodes in countries that these places don't have are left out.
+    """
+    hosts = [node for node in nodes if node.kind != "router" and node.country in places.countries]
     heights = [_WIDTH_INCHES * _height(*span) for span in (_WORLD, _EUROPE)]
     total = sum(heights) + 0.35
     figure = Figure(figsize=(_WIDTH_INCHES, total), dpi=style.DOTS_PER_INCH)
     world = _panel(figure, 1 - (heights[0] + 0.3) / total, heights[0] / total)
     europe = _panel(figure, 0, heights[1] / total)
-    _draw(world, drawn, _WORLD, scale=1.0, named_share=_NAMED_SHARE)
-    _draw(europe, drawn, _EUROPE, scale=2.5, named_share=0.0)
-    _explain(figure, drawn)
+    _draw(world, hosts, places, _WORLD, scale=1.0)
+    _draw(europe, hosts, places, _EUROPE, scale=2.5)
+    counts = Counter(node.country or "" for node in hosts)
+    for code, count in counts.items():
+        country = places.countries[code]
+        if _within(country, _EUROPE):
+            _name(europe, country)
+        elif count > _NAMED_SHARE * len(hosts):
+            _name(world, country)
+    title = f"{scenario}, seed {seed}"
+    _explain(figure, title)
     return Drawing(
-        name=f"map-{drawn.scenario}-seed-{drawn.seed}",
-        title=f"{drawn.scenario}, seed {drawn.seed}",
+        name=f"map-{scenario}-seed-{seed}",
+        title=title,
         caption=CAPTION,
         figure=figure,
     )
@@ -70,13 +83,17 @@ def _panel(figure: Figure, bottom: float, height: float) -> Axes:
 
 
 def _draw(
-    panel: Axes, drawn: Drawn, span: tuple[Span, Span], *, scale: float, named_share: float
+    panel: Axes,
+    hosts: Sequence[Node],
+    places: Places,
+    span: tuple[Span, Span],
+    *,
+    scale: float,
 ) -> None:
     panel.set_xlim(*span[0])
     panel.set_ylim(*span[1])
     panel.grid(False)
-    _draw_land(panel, drawn)
-    network = drawn.network
+    _draw_land(panel, places)
     for kind, looks in (
         ("relay", {"color": _RELAYS, "linewidths": 0, "alpha": 0.85}),
         ("client", {"facecolors": "none", "edgecolors": _CLIENTS, "linewidths": 1.0}),
@@ -85,30 +102,27 @@ def _draw(
             {"facecolors": "none", "edgecolors": _SERVERS, "linewidths": 1.4, "marker": "s"},
         ),
     ):
-        shares = _shares(drawn, kind)
         size = _LARGEST_POINTS * scale / (4 if kind == "server" else 1)
-        _scatter(panel, network.sites, lambda site, of=shares: of[site.name], size, looks)  # type: ignore[misc]
-    counts = {site.name: 0 for site in network.sites}
-    for node in network.nodes:
-        if node.site and node.kind != "router":
-            counts[node.site] += 1
-    for site in network.sites:
-        if counts[site.name] > named_share * sum(counts.values()) and _within(site, span):
-            panel.annotate(
-                site.country,
-                (site.longitude_deg, site.latitude_deg),
-                (4, 3),
-                textcoords="offset points",
-                fontsize=6,
-                color=_NAMES,
-            )
+        _scatter(panel, places, _shares(hosts, kind), size, looks)
 
 
-def _draw_land(panel: Axes, drawn: Drawn) -> None:
+def _name(panel: Axes, country: Country) -> None:
+    panel.annotate(
+        country.code,
+        (country.longitude_deg, country.latitude_deg),
+        (4, 3),
+        textcoords="offset points",
+        fontsize=6,
+        color=_NAMES,
+        bbox={"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.3},
+    )
+
+
+def _draw_land(panel: Axes, places: Places) -> None:
     """As an image with a pixel for each point of the grid: a tenth of the bytes of markers."""
     per_degree = round(1 / LAND_GRID_DEG)
     land = np.zeros((180 * per_degree + 1, 360 * per_degree + 1))
-    for latitude, longitude in drawn.places.land:
+    for latitude, longitude in places.land:
         land[round((latitude + 90) * per_degree), round((longitude + 180) * per_degree)] = 1
     half = LAND_GRID_DEG / 2
     extent = (-180 - half, 180 + half, -90 - half, 90 + half)
@@ -119,39 +133,34 @@ def _draw_land(panel: Axes, drawn: Drawn) -> None:
 
 
 def _scatter(
-    panel: Axes,
-    sites: Sequence[Site],
-    share: Callable[[Site], float],
-    size: float,
-    looks: style.Look,
+    panel: Axes, places: Places, shares: Mapping[str, float], size: float, looks: style.Look
 ) -> None:
-    shown = [site for site in sites if share(site)]
+    shown = [places.countries[code] for code in sorted(shares)]
     panel.scatter(
-        [site.longitude_deg for site in shown],
-        [site.latitude_deg for site in shown],
-        s=[size * share(site) for site in shown],
+        [country.longitude_deg for country in shown],
+        [country.latitude_deg for country in shown],
+        s=[size * shares[country.code] for country in shown],
         **looks,
     )
 
 
-def _shares(drawn: Drawn, kind: str) -> dict[str, float]:
-    """Each site's share of the nodes of a kind; of relays, of their weight."""
-    found = {site.name: 0.0 for site in drawn.network.sites}
-    for node in drawn.network.nodes:
-        if node.kind == kind and node.site:
-            found[node.site] += node.weight or 1
-    total = sum(found.values())
-    return {name: value / total for name, value in found.items()}
+def _shares(hosts: Sequence[Node], kind: str) -> dict[str, float]:
+    """Each country's share of the hosts of a kind; of relays, of their weight."""
+    found: Counter[str] = Counter()
+    for node in hosts:
+        if node.kind == kind:
+            found[node.country or ""] += node.weight or 1
+    return {code: value / found.total() for code, value in found.items()}
 
 
-def _within(site: Site, span: tuple[Span, Span]) -> bool:
+def _within(country: Country, span: tuple[Span, Span]) -> bool:
     (west, east), (south, north) = span
-    return west < site.longitude_deg < east and south < site.latitude_deg < north
+    return west < country.longitude_deg < east and south < country.latitude_deg < north
 
 
-def _explain(figure: Figure, drawn: Drawn) -> None:
+def _explain(figure: Figure, title: str) -> None:
     words = (
-        (f"{drawn.scenario}, seed {drawn.seed}", "black", "bold"),
+        (title, "black", "bold"),
         ("○ clients", _CLIENTS, "normal"),
         ("● relays, by weight", _RELAYS, "normal"),
         ("□ servers", _SERVERS, "normal"),

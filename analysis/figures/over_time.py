@@ -26,17 +26,20 @@ CAPTION = (
     " Delivered: to each client under test, by the second, or handed to its Tor where it uploads;"
     " to others: to each client that runs another model. Congestion window, round trip and segments"
     " sent again: of each connection on the shared link, at the end that sends the transfers, by"
-    " its kernel, every 0.5 s. Tor's"
+    " its kernel, every 0.5 s; of a drawn network, at both ends between the relays that its"
+    " scenario has watched. Tor's"
     " queue: of each circuit in front of that link; how long the cells waited that left it in a"
     " second, and by Little's law how many waited. Competing: what arrived of each stream beside"
-    " the circuits. Active circuits, and links between relays that several of them share: of all"
-    " relays of a drawn network. Where there are more than four lines, the thick one is their mean."
+    " the circuits. Active circuits, links between relays that they cross, and how many of these"
+    " several of them share: of a drawn network; of links each way for itself, and grey both ways"
+    " together. Where there are more than four lines, the thick one is their mean."
 )
 
 MOST_CLEAR_LINES = 4
 """Where there are more, their mean is drawn over them."""
 
 _CONNECTION = ("port", "peer_port")
+_ENDS = ("node", "peer")
 _QUEUE = ("connection", "queue")
 _PANEL_INCHES = 0.85
 _CROWDED_OPACITY = 0.3
@@ -87,29 +90,26 @@ def delivered_beside_mb_per_s(run: Run) -> list[Line]:
 
 
 def congestion_window_segments(run: Run) -> list[Line]:
-    """The congestion window of each connection of the shared link."""
-    return _lines(run, _senders(run).with_columns(value="cwnd_segments"), _CONNECTION)
+    """The congestion window of each connection that is watched."""
+    return _of_connections(run, polars.col("cwnd_segments"))
 
 
 def kernel_round_trip_ms(run: Run) -> list[Line]:
-    """The smoothed round trip of each connection of the shared link."""
-    return _lines(run, _senders(run).with_columns(value="rtt_ms"), _CONNECTION)
+    """The smoothed round trip of each connection that is watched."""
+    return _of_connections(run, polars.col("rtt_ms"))
 
 
 def retransmitted_segments(run: Run) -> list[Line]:
-    """What each connection of the shared link has sent again since it was seen first."""
+    """What each connection that is watched has sent again since it was seen first."""
     total = polars.col("retransmitted_segments")
-    table = _senders(run).with_columns(value=total - total.first().over(_CONNECTION))
-    return _lines(run, table, _CONNECTION)
+    return _of_connections(run, total - total.first().over(*_ENDS, *_CONNECTION))
 
 
 def wait_in_tor_ms(run: Run) -> list[Line]:
     """How long the cells that left a circuit's queue had waited there, on average."""
-    if not run.plan.shared_link:
-        return []
     left = polars.col("removed_cells")
     wait = polars.when(left > 0).then(polars.col("waited_ms") / left)
-    return _lines(run, run.queues.with_columns(value=wait), _QUEUE)
+    return _lines(run, _before_shared_link(run).with_columns(value=wait), _QUEUE)
 
 
 def cells_in_tor(run: Run) -> list[Line]:
@@ -118,23 +118,30 @@ def cells_in_tor(run: Run) -> list[Line]:
     Little's law: the rate at which they left times their mean wait, which is the sum of the waits
     by the time (Little, A Proof for the Queuing Formula: L = λW; Operations Research 9(3), 1961).
     """
-    if not run.plan.shared_link:
-        return []
     # Tor tells of no second without cells, so that a sample can stand for several seconds.
     elapsed_s = polars.col("time_s").diff().over(_QUEUE).fill_null(1.0)
     waits_s = polars.col("waited_ms") / 1000
     cells = polars.when(elapsed_s > 0).then(waits_s / elapsed_s)
-    return _lines(run, run.queues.with_columns(value=cells), _QUEUE)
+    return _lines(run, _before_shared_link(run).with_columns(value=cells), _QUEUE)
 
 
 def active_circuits(run: Run) -> list[Line]:
     """On how many circuits of a drawn network cells crossed, by the second."""
-    return _of_network(run, polars.col("circuits"))
+    if not whole_networks.watches_all_relays(run):
+        return []
+    return _of_network(run, circuits=polars.col("circuits"))
+
+
+def active_links(run: Run) -> list[Line]:
+    """On how many links between relays there was an active circuit, of each way and of both."""
+    return _of_network(run, undirected=polars.col("undirected_links"), directed=polars.col("links"))
 
 
 def shared_links_percent(run: Run) -> list[Line]:
-    """How many of the links between relays that were active had several circuits."""
-    return _of_network(run, 100 * polars.col("shared") / polars.col("links"))
+    """How many of the links between relays that were active had several circuits, likewise."""
+    undirected = polars.col("undirected_shared") / polars.col("undirected_links")
+    directed = polars.col("shared") / polars.col("links")
+    return _of_network(run, undirected=100 * undirected, directed=100 * directed)
 
 
 def competing_mb_per_s(run: Run) -> list[Line]:
@@ -160,18 +167,22 @@ QUANTITIES = (
     Quantity("waiting in\nTor's queue,\ncells", cells_in_tor),
     Quantity("competing,\nMB/s", competing_mb_per_s),
     Quantity("active\ncircuits", active_circuits),
+    Quantity("active\nlinks", active_links),
     Quantity("shared\nlinks, %", shared_links_percent),
 )
 
 
-def _of_network(run: Run, value: polars.Expr) -> list[Line]:
-    """A line of a drawn network's seconds."""
+def _of_network(run: Run, **values: polars.Expr) -> list[Line]:
+    """A line of a drawn network's seconds for each value; undirected ones look as if beside."""
     if not whole_networks.is_drawn(run):
         return []
     seconds = whole_networks.links_by_second(run)
     time_s = polars.col("second") + run.measuring_start_s
-    table = seconds.select(polars.lit("all").alias("of"), value=value, time_s=time_s)
-    return _lines(run, table, ["of"])
+    lines = (
+        seconds.select(of=polars.lit(name), value=value.cast(polars.Float64), time_s=time_s)
+        for name, value in values.items()
+    )
+    return _lines(run, polars.concat(lines), ["of"], values.keys() - {"undirected"})
 
 
 def _delivered_mb_per_s(run: Run) -> list[Line]:
@@ -183,10 +194,25 @@ def _delivered_mb_per_s(run: Run) -> list[Line]:
     return _lines(run, table, ["client"], run.clients_under_test)
 
 
-def _senders(run: Run) -> polars.DataFrame:
-    """The shared link's samples at the end that sends what the model under test transfers."""
-    shared_link = run.plan.shared_link or ("", "")
-    return run.sockets.filter(node=shared_link[0 if uploads(run.plan.traffic) else 1])
+def _of_connections(run: Run, value: polars.Expr) -> list[Line]:
+    """Of the shared link at the end that sends what the model under test transfers.
+
+    Where there is none, of all pairs of relays that are watched, at both ends.
+    """
+    keys: tuple[str, ...] = (*_ENDS, *_CONNECTION)
+    samples = run.sockets
+    if run.plan.shared_link:
+        keys = _CONNECTION
+        receiver, sender = run.plan.shared_link
+        if uploads(run.plan.traffic):
+            receiver, sender = sender, receiver
+        samples = samples.filter(node=sender, peer=receiver)
+    return _lines(run, samples.with_columns(value=value), keys)
+
+
+def _before_shared_link(run: Run) -> polars.DataFrame:
+    """The queues of the relay that sends over the shared link towards the clients."""
+    return run.queues.filter(relay=run.plan.shared_link[1] if run.plan.shared_link else "")
 
 
 def _lines(

@@ -1,11 +1,10 @@
-"""What each relay holds while a run measures: connections, sockets, memory of Tor and of sockets.
+"""What relays hold while a run measures: connections, sockets, memory of Tor and of sockets.
 
 What crosses the links is `probes.premise`'s.
 """
 
 import asyncio
 import re
-import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from testbed.lab.network import Lab
-from testbed.probes.sockets import ESTABLISHED, NodeDiagSocket
+from testbed.probes.sockets import NodeDiagSocket
 from testbed.recording import Rows
 from testbed.tor.configuration import OR_PORT
 from testbed.tor.network import TorNetwork
@@ -76,9 +75,7 @@ class RelayProbe:
 
     def _connection_memory_bytes(self) -> Iterator[int]:
         """Of each established connection of Tor's protocol, whichever end opened it."""
-        for one in self._netlink.get_sock_stats(
-            family=socket.AF_INET, states=ESTABLISHED, extensions=_MEMORY_BIT
-        ):
+        for one in self._netlink.connections(_MEMORY_BIT):
             if OR_PORT in (one["idiag_sport"], one["idiag_dport"]):
                 yield held_bytes(one.get_attr("INET_DIAG_SKMEMINFO"))
 
@@ -97,15 +94,14 @@ def _is_socket(file: Path) -> bool:
 
 
 def _probes(lab: Lab, network: TorNetwork) -> list[RelayProbe]:
-    """One of each relay. As of samples: pyroute2 runs an event loop of its own."""
-    relays = [node.name for node in lab.plan.of_kind("relay")]
-    return [RelayProbe(lab, relay, network[relay].process.pid) for relay in relays]
+    """One of each relay that is watched. As of samples: pyroute2 runs an event loop of its own."""
+    return [RelayProbe(lab, relay, network[relay].process.pid) for relay in lab.plan.watched_relays]
 
 
 async def sample_relays_steadily(
     lab: Lab, network: TorNetwork, start_s: float, end_s: float, rows: Rows
 ) -> None:
-    """Sample every relay at each interval from `start_s` to `end_s` (Unix times).
+    """Sample every relay that is watched at each interval from `start_s` to `end_s` (Unix times).
 
     The interval is `SAMPLE_INTERVAL_S`, or more where there are many relays.
     """

@@ -1,27 +1,38 @@
-"""The kernel's view of TCP connections between two nodes, sampled at a steady interval.
+"""The kernel's view of TCP connections between nodes, sampled at a steady interval.
 
 Which circuit is on which connection is Tor's to say, see `probes.premise`.
 """
 
 import asyncio
 import socket
+import struct
 import time
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyroute2 import DiagSocket
-from pyroute2.netlink import NETLINK_SOCK_DIAG
-from pyroute2.netlink.diag import MarshalDiag
+from pyroute2.netlink import NETLINK_SOCK_DIAG, NLM_F_MATCH, NLM_F_REQUEST, NLM_F_ROOT
+from pyroute2.netlink.diag import SOCK_DIAG_BY_FAMILY, MarshalDiag, inet_diag_req
 from pyroute2.netlink.nlsocket import NetlinkSocket
 
 from testbed.lab.network import Lab
 from testbed.recording import Rows
+from testbed.tor.configuration import OR_PORT
 
 SAMPLE_INTERVAL_S = 0.5
+MOST_SAMPLES_PER_S = 16.0
+"""Of all nodes together, but for the shared link: of many nodes, each is sampled less often."""
 
 ESTABLISHED = 1 << 1
 _INET_DIAG_INFO_BIT = 1 << 1
+
+_JUMP, _PEER_IS = 1, 8
+"""INET_DIAG_BC_JMP and INET_DIAG_BC_D_COND of linux/inet_diag.h."""
+_OPERATION = struct.Struct("=BBH")
+_HOST = struct.Struct("=BBxxi4s")
+"""Family, length of the prefix, port (-1: any), address."""
 
 
 @dataclass(frozen=True)
@@ -55,42 +66,81 @@ class SocketSample:
     unsent_bytes: int
 
 
-class NodeDiagSocket(DiagSocket):  # type: ignore[misc]  # pyroute2 has no types
-    """pyroute2's DiagSocket in a network namespace, which its own constructor can't say."""
+class _Request(inet_diag_req):  # type: ignore[misc]  # pyroute2 has no types
+    """pyroute2's request, with the filter that the kernel knows and pyroute2 doesn't."""
 
-    def __init__(self, namespace: str) -> None:
+    nla_map = (("INET_DIAG_REQ_NONE", "none"), ("INET_DIAG_REQ_BYTECODE", "cdata"))
+
+
+class NodeDiagSocket(DiagSocket):  # type: ignore[misc]
+    """pyroute2's DiagSocket in a network namespace (None: this one), which it can't say itself."""
+
+    def __init__(self, namespace: str | None) -> None:
         NetlinkSocket.__init__(self, NETLINK_SOCK_DIAG, netns=namespace)
         self.set_marshal(MarshalDiag())
 
+    def connections(
+        self, extensions: int, peers: Collection[str | None] | None = None
+    ) -> tuple[Any, ...]:
+        """The established TCP connections, as the kernel tells of them.
+
+        Args:
+            extensions: what it tells, a bit for each (linux/inet_diag.h).
+            peers: addresses; only connections with one of these. The kernel picks them out: a busy
+                relay has hundreds of others.
+        """
+        request = _Request()
+        request["sdiag_family"], request["sdiag_protocol"] = socket.AF_INET, socket.IPPROTO_TCP
+        request["idiag_states"], request["idiag_ext"] = ESTABLISHED, extensions
+        if peers is not None:
+            addresses = [address for address in peers if address]
+            request["attrs"] = [("INET_DIAG_REQ_BYTECODE", connected_with(addresses))]
+        flags = NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
+        return tuple(self.nlm_request(request, SOCK_DIAG_BY_FAMILY, flags))
+
+
+def connected_with(addresses: Sequence[str]) -> bytes:
+    """A program by which the kernel picks the sockets whose peer has one of these addresses.
+
+    For each address: is it the peer's, then jump to the program's end, which takes the socket;
+    otherwise go on. After the last one jump beyond the end, which doesn't (inet_diag_bc_run()).
+    """
+    condition = _OPERATION.size + _HOST.size
+    step = condition + _OPERATION.size
+    program = b""
+    for number, address in enumerate(addresses):
+        host = _HOST.pack(socket.AF_INET, 32, -1, socket.inet_aton(address))
+        left = (len(addresses) - number) * step
+        past = 4 if number == len(addresses) - 1 else 0
+        program += _OPERATION.pack(_PEER_IS, condition, step + past) + host
+        program += _OPERATION.pack(_JUMP, _OPERATION.size, left - condition)
+    return program
+
 
 class ConnectionTable:
-    """The established TCP connections of one node to another's address.
+    """The established TCP connections of one node to others' addresses.
 
     Args:
         ports: only connections with one of these at either end.
     """
 
-    def __init__(self, lab: Lab, node: str, peer: str, ports: Collection[int]) -> None:
-        self.node, self.peer = node, peer
+    def __init__(self, lab: Lab, node: str, peers: Collection[str], ports: Set[int]) -> None:
+        self.node = node
         self._ports = ports
-        self._peer_address = lab.plan.node(peer).address
+        self._peers = {lab.plan.node(peer).address: peer for peer in peers}
         self._netlink = NodeDiagSocket(lab.namespace(node))
 
     def samples(self) -> Iterator[SocketSample]:
         """A sample of each connection at this moment."""
         now_s = time.time()
-        answer: tuple[Any, ...] = self._netlink.get_sock_stats(
-            family=socket.AF_INET, states=ESTABLISHED, extensions=_INET_DIAG_INFO_BIT
-        )
-        for one in answer:
-            ends = {one["idiag_sport"], one["idiag_dport"]}
-            if one["idiag_dst"] != self._peer_address or ends.isdisjoint(self._ports):
+        for one in self._netlink.connections(_INET_DIAG_INFO_BIT, self._peers):
+            if self._ports.isdisjoint({one["idiag_sport"], one["idiag_dport"]}):
                 continue
             info = one.get_attr("INET_DIAG_INFO")
             yield SocketSample(
                 time_s=now_s,
                 node=self.node,
-                peer=self.peer,
+                peer=self._peers[one["idiag_dst"]],
                 port=one["idiag_sport"],
                 peer_port=one["idiag_dport"],
                 cwnd_segments=info["tcpi_snd_cwnd"],
@@ -109,14 +159,43 @@ class ConnectionTable:
         return await asyncio.to_thread(lambda: list(self.samples()))
 
 
+def shared_link_tables(lab: Lab) -> list[ConnectionTable]:
+    """Both ends' views of the shared link, the clients' side first; none if there is none."""
+    return _tables_of(lab, [lab.plan.shared_link] if lab.plan.shared_link else [])
+
+
+def other_watched_tables(lab: Lab) -> list[ConnectionTable]:
+    """The views of all other pairs of relays that are watched, one for each relay."""
+    return _tables_of(lab, [one for one in lab.plan.watched_pairs if one != lab.plan.shared_link])
+
+
+def _tables_of(lab: Lab, pairs: Sequence[tuple[str, str]]) -> list[ConnectionTable]:
+    peers: dict[str, list[str]] = defaultdict(list)
+    for first, second in pairs:
+        peers[first].append(second)
+        peers[second].append(first)
+    return [ConnectionTable(lab, node, its, {OR_PORT}) for node, its in peers.items()]
+
+
+def interval_s(tables: Sequence[ConnectionTable]) -> float:
+    """How often tables are sampled that aren't the shared link's."""
+    return max(SAMPLE_INTERVAL_S, len(tables) / MOST_SAMPLES_PER_S)
+
+
 async def sample_steadily(
-    tables: list[ConnectionTable], start_s: float, end_s: float, rows: Rows
+    tables: Sequence[ConnectionTable],
+    start_s: float,
+    end_s: float,
+    rows: Rows,
+    every_s: float = SAMPLE_INTERVAL_S,
 ) -> None:
-    """Sample every table at each `SAMPLE_INTERVAL_S` from `start_s` to `end_s` (Unix times)."""
+    """Sample every table at each interval from `start_s` to `end_s` (Unix times)."""
+    if not tables:
+        return
     at_s = start_s
     while at_s < end_s:
         await asyncio.sleep(max(0.0, at_s - time.time()))
         for table in tables:
             for sample in await table.samples_meanwhile():
                 rows.add(asdict(sample))
-        at_s += SAMPLE_INTERVAL_S
+        at_s += every_s

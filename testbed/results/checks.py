@@ -293,7 +293,8 @@ def clock_check(plan: Plan, tables: Tables) -> Check:
     """
     if plan.shared_link:
         what, interval_s = "samples", SAMPLE_INTERVAL_S
-        steady = [tables.sockets.filter(node=node) for node in plan.shared_link]
+        ends = (plan.shared_link, plan.shared_link[::-1])
+        steady = [tables.sockets.filter(node=node, peer=peer) for node, peer in ends]
     else:
         what, interval_s = "heartbeats", HEARTBEAT_INTERVAL_S
         steady = [tables.delivered.filter(client=client) for client in plan.clients]

@@ -24,7 +24,7 @@ from testbed.results.values import clients_of
 from testbed.setup.sources import sha256_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """A run directory. The tables are read when they are asked for, and then kept."""
 

@@ -4,22 +4,18 @@ What they carry, and over which circuits, is `tor.circuits`'s.
 """
 
 import os
-import queue
 import re
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from stem import DescriptorUnavailable, SocketError
+from stem import DescriptorUnavailable
 from stem.control import Controller
-from stem.socket import ControlSocketFile
 
 from testbed.choices import CONGESTION_CONTROL_OPTION, asks_for_congestion_control
 from testbed.errors import TestbedError
@@ -34,14 +30,13 @@ from testbed.tor.configuration import (
     has_weights,
     torrc,
 )
+from testbed.tor.control import connected
 
 POLL_INTERVAL_S = 0.5
 LAST_WORDS = 5
 """Lines of a Tor's log in the error that says that it has ended."""
 
 START_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 60.0
-"""Of a Tor on its control port, which it answers at once unless it hangs."""
 PUBLICATION_TIMEOUT_S = 120.0
 CONSENSUS_TIMEOUT_S = 200.0
 """The first vote is held within a moment of `_let_vote`; a second one would come later than this,
@@ -323,76 +318,12 @@ def _started(
         return [] if _answers(files.control_socket) else [f"{node.name}'s control socket"]
 
     wait_until(missing, START_TIMEOUT_S, "starting Tor", interval_s=0.01)
-    return RunningTor(node, files, process, _connected(node.name, files.control_socket))
+    return RunningTor(node, files, process, connected(node.name, files.control_socket))
 
 
 def _answers(control_socket: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as trial:
         return trial.connect_ex(str(control_socket)) == 0
-
-
-class _Answers(queue.Queue[Any]):
-    """The queue in which stem awaits a Tor's answers, for ever by itself.
-
-    stem 1.8 offers no other way: `Controller.msg` takes no timeout, a timeout of the socket would
-    end its reader whenever Tor has nothing to tell, and to close the controller from outside takes
-    a thread for each question. So this takes the place of a private attribute, and `_connected`
-    sees that it is still there.
-    """
-
-    def __init__(self, tor: str) -> None:
-        super().__init__()
-        self._tor = tor
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ANN401
-        """As Queue's, but with an end; TestbedError if there is no answer by then."""
-        try:
-            return super().get(block, timeout or ANSWER_TIMEOUT_S)
-        except queue.Empty:
-            if not block:
-                raise
-            raise TestbedError(
-                f"{self._tor}: Tor hangs: no answer on its control port for {ANSWER_TIMEOUT_S:g} s"
-            ) from None
-
-
-_EVENTS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="events")
-"""The one thread in which the events of all Tors are handled, in the order of their arrival."""
-
-
-class _Controller(Controller):  # type: ignore[misc]  # stem has no types
-    """A control connection with one thread, which reads; stem's own has another one for events.
-
-    That one looks for events twenty times a second, which with hundreds of Tors costs more than all
-    else that an idle network does. It is private to stem 1.8, as the queue that `_Events` replaces.
-    """
-
-    def _event_loop(self) -> None:
-        """All that stem's thread for events does: it ends."""
-
-
-class _Events:
-    """Takes the place of the queue in which stem's reader leaves a Tor's events."""
-
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-
-    def put(self, event: object) -> None:
-        """Have an event handled; its listeners may ask the Tor something meanwhile."""
-        _EVENTS.submit(self._controller._handle_event, event)
-
-
-def _connected(name: str, control_socket: Path) -> Controller:
-    try:
-        controller = _Controller(ControlSocketFile(str(control_socket)))
-    except SocketError as error:
-        raise TestbedError(f"no control connection through {control_socket}: {error}") from error
-    assert type(controller._reply_queue) is queue.Queue, "stem is another one than is pinned"
-    assert type(controller._event_queue) is queue.Queue, "stem is another one than is pinned"
-    controller._reply_queue = _Answers(name)
-    controller._event_queue = _Events(controller)
-    controller.authenticate()
-    return controller
 
 
 def _last_words(log: Path) -> list[str]:
@@ -494,11 +425,7 @@ def _knows(controller: Controller, fingerprints: Sequence[str]) -> bool:
 
 
 def _end(tor: RunningTor) -> None:
-    """SIGTERM would make a relay wait for its clients; a lab's Tor has nothing to save.
-
-    The control connection last: while stem closes one whose Tor still lives, its reader meets
-    errors without end, keeps each, and takes half a megabyte and more time than all else.
-    """
+    """SIGTERM would make a relay wait for its clients; a lab's Tor has nothing to save."""
     tor.process.kill()
     tor.process.wait()
     tor.controller.close()
