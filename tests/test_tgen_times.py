@@ -13,7 +13,7 @@ from testbed.recording import Record
 from testbed.toml_file import PROJECT
 
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-pytest = [sys.executable, "-m", "pytest", "--color=no", "-p", "no:cacheprovider"]
+pytest = [sys.executable, "-m", "pytest", "--color=no", "--noconftest", "-p", "no:cacheprovider"]
 with Record(Path(os.environ["HYDRA_STAGING"]) / "raw"):
     subprocess.run(
         [*pytest, "--basetemp=/run/pytest", "tests/timed_tgen.py"], cwd=PROJECT, check=True
