@@ -45,6 +45,7 @@ from testbed.results.checks import (
     crossing_checks,
     loss_checks,
 )
+from testbed.results.summary import Distribution, SharedLinkCounts
 from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS
 from testbed.toml_file import PROJECT
 
@@ -487,6 +488,33 @@ def test_the_table_shows_what_failed(tmp_path: Path, plan: Plan, facts: MachineF
     shown = console.export_text()
     assert "FAILED duration by the machine's clock" in shown
     assert "observed 0.00 s" in shown
+
+
+def test_of_many_clients_the_table_has_the_number_and_nothing_that_nobody_measured(
+    tmp_path: Path, plan: Plan, facts: MachineFacts
+) -> None:
+    summary = finished(tmp_path / "run", plan, facts)
+    (page,) = summary.by_traffic
+    unmeasured = Distribution(mean=None, sd=None, median=None)
+    many = page.model_copy(
+        update={
+            "clients": tuple(f"client{number}" for number in range(1, 41)),
+            "circuit_round_trip_ms": unmeasured,
+        }
+    )
+    drawn = summary.model_copy(
+        update={
+            "by_traffic": (many, page),
+            "circuit_build_time_ms": unmeasured,
+            "shared_link": SharedLinkCounts(connections=None, circuits=None),
+        }
+    )
+    console = Console(width=120, record=True, file=(tmp_path / "shown").open("w"))
+    print_summary(console, drawn)
+    shown = console.export_text()
+    assert "40 clients" in shown and "client9," not in shown
+    assert shown.count("circuit round trip") == 1
+    assert "circuit build time" not in shown and "shared link" not in shown
 
 
 def test_what_was_too_short_to_be_judged_is_said_and_not_counted(

@@ -3,7 +3,7 @@
 Tables over many runs are the analysis's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +11,9 @@ from rich.text import Text
 
 from testbed.check import Check
 from testbed.results.summary import Summary, TrafficSummary
+
+_MOST_NAMED = 8
+"""Of more clients only the number is shown."""
 
 
 def print_summary(console: Console, summary: Summary) -> None:
@@ -30,16 +33,19 @@ def print_summary(console: Console, summary: Summary) -> None:
 def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
     for traffic in summary.by_traffic:
         if len(summary.by_traffic) > 1:
-            yield f"[bold]{traffic.traffic}[/bold]", ", ".join(traffic.clients)
+            yield f"[bold]{traffic.traffic}[/bold]", _named(traffic.clients)
         yield from _traffic_lines(traffic)
     if len(summary.by_traffic) > 1:
         yield "[bold]the run[/bold]", ""
     built, link, cost = summary.circuit_build_time_ms, summary.shared_link, summary.cost
-    yield "circuit build time", _with_deviation(built.mean, built.sd, "ms", 0)
-    yield (
-        "shared link",
-        f"{_counted(link.connections, 'connection')}, {_counted(link.circuits, 'circuit')}",
-    )
+    # Where Tor builds circuits by itself there is neither.
+    if built.mean is not None:
+        yield "circuit build time", _with_deviation(built.mean, built.sd, "ms", 0)
+    if link.connections is not None:
+        yield (
+            "shared link",
+            f"{_counted(link.connections, 'connection')}, {_counted(link.circuits, 'circuit')}",
+        )
     for entry in summary.competing:
         rates = ", ".join(f"{rate:.2f}" for rate in entry.stream_mb_per_s)
         yield "competing streams", f"{entry.sender} to {entry.receiver}: {rates} MB/s"
@@ -78,7 +84,8 @@ def _traffic_lines(traffic: TrafficSummary) -> Iterator[tuple[str, str]]:
         yield "clients", f"Jain's index {fair.jain_index:.3f}, at most {percent} apart"
     if stream_trip:
         yield "stream round trip", _with_deviation(stream_trip.mean, stream_trip.sd, "ms", 0)
-    yield "circuit round trip", _with_deviation(circuit_trip.mean, circuit_trip.sd, "ms", 0)
+    if circuit_trip.mean is not None:
+        yield "circuit round trip", _with_deviation(circuit_trip.mean, circuit_trip.sd, "ms", 0)
     transfers = traffic.transfers
     yield "transfers", f"{transfers.completed} completed, {transfers.failed} failed"
     if (streaming := traffic.streaming) and streaming.judged_s:
@@ -103,6 +110,10 @@ def _verdict(checks: tuple[Check, ...]) -> Iterator[Text]:
     for check in checks:
         if check.ok is None:
             yield Text(f"not judged: {check.name}: {check.observed}", style="yellow")
+
+
+def _named(clients: Sequence[str]) -> str:
+    return ", ".join(clients) if len(clients) <= _MOST_NAMED else f"{len(clients)} clients"
 
 
 def _with_deviation(mean: float | None, sd: float | None, unit: str, digits: int) -> str:
