@@ -28,8 +28,11 @@ from testbed.toml_file import PROJECT
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md")])
 EXAMPLES = PROJECT / "docs" / "examples"
 LOOP_VARIABLES = {
-    **{"scenario": "NoDropping", "variant": "vanilla", "seed": "1"},
-    **{"packets": "1000", "loss": "0.2"},
+    "scenario": "NoDropping",
+    "variant": "vanilla",
+    "seed": "1",
+    "packets": "1000",
+    "loss": "0.2",
 }
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
