@@ -394,7 +394,7 @@ def test_a_scenario_that_the_host_is_fast_enough_for(tmp_path: Path) -> None:
     summary, manifest = call.content("summary.json"), call.content("manifest.json")
     # Other programs may take the processor from that kernel: then this is what the run says.
     failed = call.failed_checks()
-    assert {*failed} <= {"processor saturation", "duration by the machine's clock"}
+    assert failed in ([], ["processor saturation"])
     assert summary["valid"] == (not failed)
     assert output.endswith("status 3\n" if failed else "status 0\n"), output
     assert summary["machine"] == manifest["machine"]["name"] == "host"
