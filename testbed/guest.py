@@ -27,9 +27,9 @@ nothing."""
 MEMORY_MB_PER_CAPTURE = 32
 """Of the guest, for each link that is captured: two programs and their packets."""
 
-STALL_CPU_S_PER_NODE = 1.0
-"""What a node may add to one moment of the clock: hundreds of Tors that all verify a consensus at
-once took 70 s (Network19to1)."""
+STALL_CPU_S_PER_NODE = 0.2
+"""What a node may add to one moment of the clock: the second in which 500 clients load their first
+page took 35 s on a quiet host (Network19to1, 682 nodes); pctls and a crowded host take more."""
 
 
 def memory_mb(plan: Plan, captures: Collection[str] = ()) -> int:
