@@ -8,6 +8,7 @@ import argparse
 import errno
 import json
 import os
+import select
 import subprocess
 import sys
 import tomllib
@@ -62,6 +63,8 @@ def main(arguments: Sequence[str]) -> int:
         messages.print(f"run.py: {error}", markup=False, highlight=False, soft_wrap=True)
         return error.exit_status
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return FAILED
         if error.errno not in _DISK_REFUSES:
             raise
         text = f"run.py: {reason_of(error, Path.cwd())}"
@@ -71,6 +74,19 @@ def main(arguments: Sequence[str]) -> int:
         messages.print("run.py: interrupted; nothing half-done was left", highlight=False)
         return INTERRUPTED
     return status
+
+
+def _nobody_reads() -> bool:
+    """Whether what we print goes to a pipe whose reader has seen enough, such as `head`.
+
+    Then nothing is printed any more, what waits to be included.
+    """
+    reader = select.poll()
+    reader.register(sys.stdout, 0)
+    gone = any(event & select.POLLERR for _, event in reader.poll(0))
+    if gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return gone
 
 
 def _scenario(given: argparse.Namespace, messages: Console) -> int:

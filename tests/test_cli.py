@@ -8,6 +8,8 @@ import os
 import platform
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -260,6 +262,16 @@ def test_what_is_ignored_stays_ignored(folder: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     status_of(["list"])
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+def test_a_reader_that_has_seen_enough_gets_no_trace() -> None:
+    """As in `./run.py network SmallNetwork --json | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "testbed.cli", "network", "SmallNetwork", "--json"]
+    with os.fdopen(writing) as nobody:
+        ended = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (cli.FAILED, b"")
 
 
 # What the commands show.
