@@ -3,12 +3,13 @@
 import pytest
 
 from testbed.network import distilled
-from testbed.network.bandwidth_weights import Totals, bandwidth_weights, totals
+from testbed.network.bandwidth_weights import FIRST_TOTAL, Totals, bandwidth_weights, totals
 from testbed.network.consensus import Consensus
 from testbed.network.finding import read_consensuses
 
 SCALE = 10_000
 
+# With the totals as authorities have them: the relays', and 1 each, with which they begin.
 BY_HAND = {
     # 1: E and G are at least T/3. Wee = (E+G+M)/3E = 90/120, Wmg = (2G-E-M)/3G = 30/120.
     "1": (Totals(40, 10, 40, 10), {"Wgg": 7500, "Wee": 7500, "Wgd": 3333, "Wed": 3333}),
@@ -33,7 +34,7 @@ BY_HAND = {
 @pytest.mark.parametrize("case", BY_HAND)
 def test_examples_worked_out_by_hand(case: str) -> None:
     of, expected = BY_HAND[case]
-    weights = bandwidth_weights(of)
+    weights = bandwidth_weights(of_relays(of))
     assert {name: weights[name] for name in expected} == expected
     assert weights["Wmg"] == SCALE - weights["Wgg"]
     assert weights["Wme"] == SCALE - weights["Wee"]
@@ -42,7 +43,7 @@ def test_examples_worked_out_by_hand(case: str) -> None:
 @pytest.mark.parametrize("case", ["1", "2b1", "2b2", "3b, exits", "3b, guards"])
 def test_where_there_is_enough_all_positions_get_a_third(case: str) -> None:
     of, _ = BY_HAND[case]
-    weights = bandwidth_weights(of)
+    weights = bandwidth_weights(of_relays(of))
     guards = weights["Wgg"] * of.guard + weights["Wgd"] * of.both
     exits = weights["Wee"] * of.exit + weights["Wed"] * of.both
     middles = (
@@ -55,17 +56,36 @@ def test_where_there_is_enough_all_positions_get_a_third(case: str) -> None:
         assert position == pytest.approx(SCALE * sum(of) / 3, rel=0.001)
 
 
-@pytest.mark.parametrize(
-    "of",
-    [
-        Totals(0, 10, 10, 10),
-        Totals(10, 10, 0, 10),
-        Totals(10, 10, 10, 0),
-        Totals(20, 40, 25, 15),  # 2b, and middles have more than a third
-    ],
-)
-def test_where_authorities_write_none_there_are_none(of: Totals) -> None:
-    assert bandwidth_weights(of) == {}
+def test_where_authorities_write_none_there_are_none() -> None:
+    """Case 2b, and middles have more than a third."""
+    assert bandwidth_weights(of_relays(Totals(20, 40, 25, 15))) == {}
+
+
+def of_relays(of: Totals) -> Totals:
+    """Without what authorities begin with."""
+    return Totals(*(total - FIRST_TOTAL for total in of))
+
+
+# What networkstatus_compute_bw_weights_v10() of Tor 0.4.9.11 gives for these and 1 each.
+OF_TOR = {
+    Totals(0, 10, 10, 10): {"Wgg": SCALE, "Wgd": 9394, "Wmd": 303, "Wee": SCALE, "Wed": 303},
+    Totals(10, 10, 0, 10): {"Wgg": SCALE, "Wgd": 303, "Wmd": 303, "Wee": SCALE, "Wed": 9393},
+    Totals(10, 10, 10, 0): {"Wgg": SCALE, "Wgd": 3333, "Wmd": 3333, "Wee": SCALE, "Wed": 3333},
+    Totals(74400, 14002, 9800, 33000): {
+        "Wgg": 5942,
+        "Wgd": 0,
+        "Wmd": 0,
+        "Wee": SCALE,
+        "Wed": SCALE,
+    },
+}
+
+
+@pytest.mark.parametrize("of", OF_TOR)
+def test_small_totals_as_tor_computes_them(of: Totals) -> None:
+    """With the 1 that each class begins with: no class is empty, and it shows in the last digit."""
+    weights = bandwidth_weights(of)
+    assert {name: weights[name] for name in ("Wgg", "Wgd", "Wmd", "Wee", "Wed")} == OF_TOR[of]
 
 
 @pytest.mark.parametrize("consensus", read_consensuses(distilled.names()), ids=lambda one: one.name)

@@ -15,6 +15,9 @@ import numpy as np
 from testbed.network.consensus import Consensus
 from testbed.network.positions import FULL_WEIGHT, relay_classes
 
+FIRST_TOTAL = 1
+"""With what authorities begin to add up each class, so that nothing is divided by zero. It shows in
+the last digit where weights are small, and where a class has none."""
 _MARGIN = 10
 """How far a sum of weights may be from what it must be, as numbers are whole."""
 
@@ -62,11 +65,10 @@ def totals(consensus: Consensus) -> Totals:
 def bandwidth_weights(of: Totals, scale: int = FULL_WEIGHT) -> Mapping[str, int]:
     """The weights by their names in a consensus, in 1/scale.
 
-    Empty where authorities leave them out of the consensus: where a class has no weight at all,
-    or where no weights balance the positions. Tor then takes all classes alike.
+    Empty where authorities leave them out of the consensus: where no weights balance the
+    positions. Tor then takes all classes alike.
     """
-    if min(of) <= 0:
-        return {}
+    of = Totals(*(FIRST_TOTAL + total for total in of))
     total = sum(of)
     exits_scarce, guards_scarce = 3 * of.exit < total, 3 * of.guard < total
     if not exits_scarce and not guards_scarce:
