@@ -185,6 +185,7 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
                 "time_s": START_S + at_s,
                 "relay": relay,
                 "connections": connections,
+                "most_opened_to_one": 1,
                 "sockets": connections + 4,
                 "tor_memory_bytes": 2_000_000 + at_s,
                 "socket_memory_bytes": 1_000_000 * at_s,

@@ -1,6 +1,7 @@
 """Plans of drawn networks: addresses, ways, seeds; and plans of older versions in today's form."""
 
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +178,22 @@ def test_circuits_on_connections_between_relays() -> None:
         False,
         {"value": 1, "connections": 1, "relay_pairs": 1, "circuits": 2},
     )
-    assert connections_check(used).ok
-    apart = used.with_columns(connection="queue")
-    assert sharing_check(apart).ok
-    assert connections_check(apart).ok is False
+    assert sharing_check(used.with_columns(connection="queue")).ok
     nothing = relay_connections(queues((1.0, "guard", "1", "10", None)))
     assert sharing_check(nothing).ok is None
+
+
+@pytest.mark.parametrize(
+    ("opened", "bound", "ok"), [((1, 1), 1, True), ((1, 2), 1, False), ((3, 2), 3, True)]
+)
+def test_connections_that_a_relay_opens(opened: Sequence[int], bound: int, ok: bool) -> None:
+    check = connections_check(polars.DataFrame({"most_opened_to_one": opened}), bound)
+    assert (check.ok, check.observed) == (ok, str(max(opened)))
+
+
+def test_of_connections_that_nobody_counted_nothing_is_said() -> None:
+    of_an_older_run = polars.DataFrame({"most_opened_to_one": [None]})
+    assert connections_check(of_an_older_run).ok is None
 
 
 def test_circuits_one_after_the_other_share_nothing() -> None:

@@ -7,9 +7,11 @@ import asyncio
 import re
 import struct
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from testbed.lab.network import Lab
 from testbed.probes.sockets import NodeDiagSocket
@@ -38,6 +40,7 @@ class RelaySample:
     Attributes:
         time_s: Unix time.
         connections: established TCP connections with other Tors, on the emulated links and beside.
+        most_opened_to_one: of these, how many it opened itself to one other relay, at most.
         sockets: that Tor has open, of all kinds.
         tor_memory_bytes: anonymous memory that is resident, without the program and its libraries.
         socket_memory_bytes: what the kernel holds for these connections: data received and not
@@ -47,6 +50,7 @@ class RelaySample:
     time_s: float
     relay: str
     connections: int
+    most_opened_to_one: int
     sockets: int
     tor_memory_bytes: int
     socket_memory_bytes: int
@@ -61,23 +65,27 @@ class RelayProbe:
 
     def sample(self) -> RelaySample:
         """The relay at this moment."""
-        memory = list(self._connection_memory_bytes())
+        connections = list(self._connections())
+        opened = Counter(one["idiag_dst"] for one in connections if one["idiag_dport"] == OR_PORT)
         status = (self._process / "status").read_text()
         anonymous = _ANONYMOUS.search(status)
         return RelaySample(
             time_s=time.time(),
             relay=self._relay,
-            connections=len(memory),
+            connections=len(connections),
+            most_opened_to_one=max(opened.values(), default=0),
             sockets=sum(_is_socket(file) for file in (self._process / "fd").iterdir()),
             tor_memory_bytes=1024 * int(anonymous[1]) if anonymous else 0,
-            socket_memory_bytes=sum(memory),
+            socket_memory_bytes=sum(
+                held_bytes(one.get_attr("INET_DIAG_SKMEMINFO")) for one in connections
+            ),
         )
 
-    def _connection_memory_bytes(self) -> Iterator[int]:
-        """Of each established connection of Tor's protocol, whichever end opened it."""
+    def _connections(self) -> Iterator[Any]:
+        """Each established connection of Tor's protocol, whichever end opened it."""
         for one in self._netlink.connections(_MEMORY_BIT):
             if OR_PORT in (one["idiag_sport"], one["idiag_dport"]):
-                yield held_bytes(one.get_attr("INET_DIAG_SKMEMINFO"))
+                yield one
 
 
 def held_bytes(memory: str) -> int:

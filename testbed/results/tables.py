@@ -104,6 +104,7 @@ SCHEMAS: Mapping[str, Schema] = {
         "time_s": _NUMBER,
         "relay": _TEXT,
         "connections": _COUNT,
+        "most_opened_to_one": _COUNT,
         "sockets": _COUNT,
         "tor_memory_bytes": _COUNT,
         "socket_memory_bytes": _COUNT,
@@ -138,6 +139,7 @@ _OLDER_STEPS = ("time_to_first_byte_s", "time_to_last_byte_s")
 YOUNGER_COLUMNS: Mapping[str, Sequence[str]] = {
     "links": ("overflowed_packets",),
     "queues": ("next_queue", "next_connection"),
+    "relays": ("most_opened_to_one",),
     "transfers": (
         *(column for column in _STEP_COLUMNS if column not in _OLDER_STEPS),
         *("circuit", "path", "sent_bytes", "port"),
