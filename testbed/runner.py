@@ -226,7 +226,7 @@ def open_shell(plan: Plan, messages: Console, progress: "ProgressBar") -> None:
         options = [f"--shown-as={directory}", *([] if sys.stdin.isatty() else ["--piped"])]
         run_in_guest(
             plan,
-            _folders(plan, directory, ready.tors[plan_need(plan)]),
+            guest_folders(plan, directory, ready, progress.show),
             ready.kernel.product("linux"),
             on_step,
             *options,

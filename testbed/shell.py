@@ -22,6 +22,7 @@ from testbed.machines.terminal import AT_PROMPT, ENDING
 from testbed.plan_model import Plan
 from testbed.recording import Record
 from testbed.toml_file import suggestion
+from testbed.tor.bootstrap import NETWORK
 from testbed.tor.network import TorNetwork
 
 _WELCOME = """\
@@ -38,10 +39,11 @@ def run_shell(
     directory: Path,
     state: Path,
     *,
+    kept: Path | None,
     shown_as: Path,
     piped: bool,
 ) -> None:
-    """Open the plan's lab, bootstrap it, and carry out what the user types.
+    """Open the plan's lab, begin its network, and carry out what the user types.
 
     Args:
         shown_as: where users find the directory.
@@ -53,7 +55,7 @@ def run_shell(
     logs.mkdir(parents=True, exist_ok=True)
     with (
         Record(directory / "raw") as record,
-        ready_network(plan, tor, state, logs, record) as (lab, network, _circuits),
+        ready_network(plan, tor, state, logs, record, kept) as (lab, network, _circuits),
         ExitStack() as stack,
     ):
         playing = partial(playing_traffic, lab, tgen, state, logs, record)
@@ -222,6 +224,7 @@ def main() -> None:
             given.tgen,
             given.directory,
             given.state,
+            kept=given.network and given.network / NETWORK,
             shown_as=given.shown_as,
             piped=given.piped,
         )

@@ -77,6 +77,8 @@ def main() -> None:
     for place, folder in json.loads((RUN / "mounts.json").read_text()).items():
         mount("none", place, "hostfs", MS_RDONLY, folder)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    if start_ns := os.environ.get("HYDRA_START_NS"):  # in virtual time the kernel knows it
+        time.clock_settime_ns(time.CLOCK_REALTIME, int(start_ns))
     wait_until_begin()
     status = carried_out(os.environ.get("HYDRA_TERMINAL"))
     (RUN / "status").write_text(f"{status}\n")

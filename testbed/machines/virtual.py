@@ -144,9 +144,13 @@ def run_in_machine(
 
 
 def _mode(start_ns: int, entropy_seed: int, terminal: int | None) -> list[str]:
-    """Virtual time, and chance from a seed; on a terminal the host's time and entropy."""
+    """Virtual time, and chance from a seed; on a terminal real time and the host's entropy."""
     if terminal is not None:
-        return [f"con1=fd:{terminal}", f"HYDRA_TERMINAL={TERMINAL}"]
+        return [
+            f"con1=fd:{terminal}",
+            f"HYDRA_TERMINAL={TERMINAL}",
+            f"HYDRA_START_NS={start_ns}",
+        ]
     return [
         "time-travel=inf-cpu",
         f"time-travel-start={start_ns}",
