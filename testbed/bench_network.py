@@ -1,7 +1,7 @@
 """What a network costs by its size: memory, until it is ready, while idle, and per delivered MB.
 
 Each is a machine of its own: the network bootstrapped from nothing, unless that was done before;
-resumed from what was kept, and idle for a minute; and a run as users run it.
+resumed from what was kept, and idle for minutes; and a run as users run it.
 """
 
 import os
@@ -16,7 +16,7 @@ from rich.table import Table
 from testbed import results
 from testbed.bootstrapped import bootstrap_usage
 from testbed.guest import run_in_guest
-from testbed.idle import IDLE, IDLE_S, OVER
+from testbed.idle import IDLE, IDLE_S, OVER, SETTLING, SETTLING_S
 from testbed.machines.watching import Step
 from testbed.plan import make_plan
 from testbed.runner import carry_out, guest_folders, plan_need
@@ -33,7 +33,8 @@ class NetworkCost:
         memory_mb: of the guest, at most, in the run; 1 MB = 2^20 bytes.
         bootstrap_cpu_s: the machine in which it was bootstrapped from nothing, when that was done.
         ready_cpu_s: a machine from its boot until all clients have a circuit, from the kept state.
-        idle_cpu_s: a virtual minute without traffic.
+        settling_cpu_s: the first virtual minute without traffic.
+        idle_cpu_s_per_min: of the five virtual minutes after that.
         run_cpu_s, run_wall_s, delivered_mb: of the whole run, boot and results included.
         duration_s: what it measured.
     """
@@ -45,7 +46,8 @@ class NetworkCost:
     memory_mb: int
     bootstrap_cpu_s: float
     ready_cpu_s: float
-    idle_cpu_s: float
+    settling_cpu_s: float
+    idle_cpu_s_per_min: float
     run_cpu_s: float
     run_wall_s: float
     duration_s: float
@@ -93,8 +95,9 @@ def run_network_bench(
         tors=len(plan.of_kind("client", "relay", "authority")),
         memory_mb=use.memory_mb,
         bootstrap_cpu_s=bootstrapped.cpu_s,
-        ready_cpu_s=use.cpu_s_at[IDLE],
-        idle_cpu_s=use.cpu_s_at[OVER] - use.cpu_s_at[IDLE],
+        ready_cpu_s=use.cpu_s_at[SETTLING],
+        settling_cpu_s=use.cpu_s_at[IDLE] - use.cpu_s_at[SETTLING],
+        idle_cpu_s_per_min=(use.cpu_s_at[OVER] - use.cpu_s_at[IDLE]) * 60 / IDLE_S,
         run_cpu_s=cost.cpu_s,
         run_wall_s=cost.wall_s,
         duration_s=plan.duration_s,
@@ -110,7 +113,8 @@ def print_network_bench(console: Console, cost: NetworkCost) -> None:
         "memory of the guest, MB": f"{cost.memory_mb}",
         "CPU s until bootstrapped, from nothing": f"{cost.bootstrap_cpu_s:.1f}",
         "CPU s until ready, from the kept state": f"{cost.ready_cpu_s:.1f}",
-        f"CPU s per {IDLE_S:g} idle virtual s": f"{cost.idle_cpu_s:.1f}",
+        f"CPU s in the {SETTLING_S:g} s after that, without traffic": f"{cost.settling_cpu_s:.1f}",
+        "CPU s per idle virtual minute, later": f"{cost.idle_cpu_s_per_min:.2f}",
         "CPU s per delivered MB": f"{cost.cpu_s_per_mb:.3f}",
         f"a run of {cost.duration_s:g} s": (
             f"{cost.run_cpu_s:.0f} CPU s, {cost.run_wall_s:.0f} s of wall time,"

@@ -1,4 +1,4 @@
-"""A plan's network with nothing to do: ready, and then a minute without traffic (the bench's)."""
+"""A plan's network with nothing to do: ready, and then minutes without traffic (the bench's)."""
 
 import time
 
@@ -8,8 +8,10 @@ from testbed.plan_model import Plan
 from testbed.recording import Record
 from testbed.tor.bootstrap import NETWORK
 
-IDLE, OVER = "idle", "no more idle"
-IDLE_S = 60.0
+SETTLING, IDLE, OVER = "settling", "idle", "no more idle"
+SETTLING_S = 60.0
+"""Clients that have just become ready build circuits ahead of need, and more of that kind."""
+IDLE_S = 300.0
 
 
 def main() -> None:
@@ -24,6 +26,8 @@ def main() -> None:
         Record(given.directory / "raw") as record,
         ready_network(plan, given.tor, given.state, logs, record, kept),
     ):
+        record.step(SETTLING)
+        time.sleep(SETTLING_S)
         record.step(IDLE)
         time.sleep(IDLE_S)
         record.step(OVER)
