@@ -8,6 +8,7 @@ import numpy
 import pytest
 from scipy import stats
 
+from analysis.comparison import Compared
 from analysis.metrics import CIRCUIT_ROUND_TRIP, THROUGHPUT
 from analysis.statistics import (
     CONFIDENCE,
@@ -211,6 +212,14 @@ def test_words_depend_on_what_is_better() -> None:
     one = Change(-0.5, None, paired=False, runs_needed=None)
     assert verdict_text(THROUGHPUT, "pctls", one).startswith("not enough runs to tell: two of each")
     assert verdict_text(THROUGHPUT, "pctls", None) == "nothing to compare"
+
+
+def test_what_is_seen_but_has_no_ratio_is_said_so() -> None:
+    """Transfers that fail with one variant only are no "nothing"."""
+    none, some = {1: 0.0, 2: 0.0}, {1: 4.0, 2: 5.0}
+    found = Compared(THROUGHPUT, "vanilla", "pctls", none, some, change(none, some))
+    assert found.words == "no ratio to tell: a run has 0"
+    assert Compared(THROUGHPUT, "vanilla", "pctls", {}, some, None).words == "nothing to compare"
 
 
 def test_figures_for_readers() -> None:
