@@ -246,6 +246,15 @@ def test_each_of_several_intervals_holds_with_more_confidence() -> None:
     assert simultaneous_confidence(10) == pytest.approx(0.995)
 
 
+def test_two_runs_beside_many_variants_can_leave_any_ratio() -> None:
+    found = change({1: 1.0, 2: 1.0}, {1: 1.0, 2: 1000.0}, simultaneous_confidence(18))
+    assert found is not None and found.interval is not None
+    assert found.verdict is Verdict.NOT_ENOUGH_RUNS
+    assert found.interval.low == pytest.approx(-1)
+    assert 1e300 < found.interval.high < math.inf
+    assert "over +9999 %" in verdict_text(THROUGHPUT, "pctls", found)
+
+
 def test_a_wider_interval_decides_less() -> None:
     """As scipy has Student's t: with 2 degrees of freedom 4.303 of 97.5 %, 9.925 of 99.5 %."""
     before = dict.fromkeys((1, 2, 3), 1.0)
