@@ -85,7 +85,12 @@ def rows(directory: Path | str, table: str) -> polars.DataFrame:
     """
     if table not in SCHEMAS:
         raise InputError(f"there is no table {table!r}: a run has {', '.join(SCHEMAS)}")
-    return polars.concat([_named(getattr(run, table), part, run) for part, run in _runs(directory)])
+    # What an older run lacks is read as nulls, in columns behind the others.
+    tables = (
+        _named(getattr(run, table).select(*SCHEMAS[table]), part, run)
+        for part, run in _runs(directory)
+    )
+    return polars.concat(tables)
 
 
 def _runs(directory: Path | str) -> Iterator[tuple[Found, Run]]:

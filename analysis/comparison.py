@@ -50,6 +50,8 @@ class Compared:
     @property
     def words(self) -> str:
         """What can be said of the change."""
+        if self.change is None and self.before and self.after:
+            return "no ratio to tell: a run has 0"
         return verdict_text(self.metric, self.other, self.change)
 
 

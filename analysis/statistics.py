@@ -23,6 +23,9 @@ NEARLY_EQUAL = 0.05
 MOST_RUNS = 1000
 """More are not worth counting."""
 
+MOST_LOGARITHM = 700.0
+"""Of a ratio; little more is no number any more. Two runs that differ much leave such intervals."""
+
 
 @dataclass(frozen=True)
 class MeanOverRuns:
@@ -178,7 +181,7 @@ def _change(
     half = _quantile(freedom, confidence) * error
     return Change(
         share=math.expm1(mean),
-        interval=Interval(math.expm1(mean - half), math.expm1(mean + half)),
+        interval=Interval(math.expm1(mean - half), math.expm1(min(mean + half, MOST_LOGARITHM))),
         paired=paired,
         runs_needed=runs_needed(mean, spread, confidence),
     )

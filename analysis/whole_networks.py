@@ -3,6 +3,7 @@
 Of runs of topologies these have no meaning: there is one shared link, and one class under test.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -39,8 +40,8 @@ class ClientClass:
         model: which.
         first_byte_s, last_byte_s: the quantiles of the whole transfers' times, by their names.
         transfers, failed: that began before measuring ended.
-        goodput_kb_per_s: what a client got, or sent where it uploads, of the time that was
-            measured; 1 kB = 10^3 bytes.
+        goodput_kb_per_s: what a client got, or sent where it uploads, in the whole seconds that
+            were measured; 1 kB = 10^3 bytes.
     """
 
     model: str
@@ -102,16 +103,16 @@ def client_class(run: Run, model: str) -> ClientClass | None:
         last_byte_s=_quantiles(whole["time_to_last_byte_s"]),
         transfers=own.height,
         failed=own.height - whole.height,
-        goodput_kb_per_s=_moved_bytes(run, model) / 1e3 / (len(clients) * run.plan.duration_s),
+        goodput_kb_per_s=_moved_byte_per_s(run, model) / 1e3 / len(clients),
     )
 
 
 def relays_use(run: Run) -> polars.DataFrame:
-    """How much of its rate each relay used, over the time that was measured.
+    """How much of its rate each relay used, from measuring's begin to the end of its last transfer.
 
     Returns:
-        A row for each: relay, relay_class, weight, rate_bit_per_s (the lesser of both ways),
-        sent_bit_per_s, use (of the rate upwards).
+        A row for each: relay, relay_class, weight, rate_bit_per_s (upwards), sent_bit_per_s, use
+        (of that rate).
     """
     sent = run.links.pivot(on="when", index=["sender", "receiver"], values=["time_s", "sent_bytes"])
     bits = 8 * (polars.col("sent_bytes_after") - polars.col("sent_bytes_before"))
@@ -143,7 +144,8 @@ def links_by_second(run: Run) -> polars.DataFrame:
     circuits are null: one may cross two of these relays or none.
 
     Returns:
-        A row for each second with any: second (since measuring began), circuits, and of directed
+        A row for each second of which all relays have told, so without the last one, in which
+        recording ended: second (counted from 1 since measuring began), circuits, and of directed
         links (from the relay nearer to the client) and of undirected ones: links,
         shared, undirected_links, undirected_shared.
     """
@@ -151,17 +153,21 @@ def links_by_second(run: Run) -> polars.DataFrame:
     nearer = run.queues.select(
         polars.col("relay").alias("peer"), polars.col("next_queue").alias("queue")
     ).drop_nulls()
-    second = (polars.col("time_s") - run.measuring_start_s).floor().cast(polars.Int64)
-    active = run.queues.filter(polars.col("removed_cells") > 0).with_columns(second.alias("second"))
+    told = (
+        polars.int_range(1, math.ceil(run.plan.duration_s), eager=True).alias("second").to_frame()
+    )
+    active = (
+        run.queues.filter(polars.col("removed_cells") > 0)
+        .with_columns(_second_that_was_over(run).alias("second"))
+        .join(told, on="second", how="semi")
+    )
     crossed = active.join(nearer.unique(), on="queue").filter(
         polars.col("relay") != polars.col("peer")
     )
     ends = polars.concat_list("peer", "relay").list.sort().list.join("-")
     at_exit = polars.col("next_queue").is_null()
     circuits = polars.struct("relay", "queue").filter(at_exit).n_unique()
-    by_second = active.group_by("second").agg(
-        circuits=circuits if watches_all_relays(run) else polars.lit(None, polars.UInt32)
-    )
+    by_second = active.group_by("second").agg(circuits=circuits)
     directed = _shared(crossed, ["peer", "relay"], "links", "shared")
     undirected = _shared(
         crossed.with_columns(ends.alias("ends")),
@@ -169,12 +175,11 @@ def links_by_second(run: Run) -> polars.DataFrame:
         "undirected_links",
         "undirected_shared",
     )
-    return (
-        by_second.join(directed, on="second", how="left")
-        .join(undirected, on="second", how="left")
-        .with_columns(polars.exclude("circuits").fill_null(0))
-        .sort("second")
-    )
+    seconds = told
+    for counted in (by_second, directed, undirected):
+        seconds = seconds.join(counted, on="second", how="left", maintain_order="left")
+    known = polars.col("circuits") if watches_all_relays(run) else polars.lit(None, polars.UInt32)
+    return seconds.fill_null(0).with_columns(circuits=known)
 
 
 @cache
@@ -204,23 +209,33 @@ def shared_percent(by_second: polars.DataFrame, which: str = "") -> float | None
     return 100 * int(by_second[f"{which}shared"].sum()) / links if links else None
 
 
+def _second_that_was_over(run: Run) -> polars.Expr:
+    """Of which second of measuring, counted from 1, a row tells that is written once it is over.
+
+    Relays and generators count seconds of their own, which begin some milliseconds before measuring
+    does or after it, and a relay's event may be as late.
+    """
+    return (polars.col("time_s") - run.measuring_start_s).round().cast(polars.Int64)
+
+
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 
 
-def _moved_bytes(run: Run, model: str) -> int:
-    """What the clients of a model moved by their heartbeats while the run measured.
+def _moved_byte_per_s(run: Run, model: str) -> float:
+    """What the clients of a model moved by their heartbeats in a second that was measured.
 
-    Not the payload of the transfers that began then: those end later, whatever the variant.
+    Not the payload of the transfers that began then: those end later, whatever the variant. A
+    heartbeat a second, and the first one may come some milliseconds later than a second after
+    measuring began: so whole seconds count, and not what lies between two times.
     """
-    since_s = polars.col("time_s") - run.measuring_start_s
+    seconds = max(1, int(run.plan.duration_s))
     moved = run.delivered.filter(
-        since_s > 0,
-        since_s <= run.plan.duration_s,
+        _second_that_was_over(run).is_between(1, seconds),
         polars.col("client").is_in(clients_of(model, run.plan.traffic_by_client)),
     )
-    return int(moved["sent_bytes" if uploads(model) else "received_bytes"].sum())
+    return float(moved["sent_bytes" if uploads(model) else "received_bytes"].sum()) / seconds
 
 
 def _shared(

@@ -31,7 +31,7 @@ class Second:
     """Shared links in one second, in percent of the links.
 
     Attributes:
-        second: since measuring began.
+        second: counted from 1 since measuring began.
         circuits, links: that were active.
         seen_percent: of the run.
         simulated_percent: of as many circuits, drawn by the network's weights.

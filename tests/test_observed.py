@@ -47,15 +47,16 @@ def run_of(plan: Plan, *seconds: Paths) -> Run:
     names = [relay.name for relay in plan.of_kind("relay")]
     rows = [
         row
-        for second, paths in enumerate(seconds)
+        for second, paths in enumerate(seconds, 1)
         for number, (guard, middle, last) in enumerate(paths)
         for row in circuit(
             10 * (CIRCUITS * second + number),
             (names[guard], names[middle], names[last]),
-            second + 0.1,
+            second,
         )
     ]
     queues = polars.DataFrame(rows, schema=SCHEMAS["queues"])
+    plan = plan.model_copy(update={"duration_s": len(seconds) + 1.0})
     made = SimpleNamespace(
         queues=queues, measuring_start_s=START_S, plan=plan, directory=Path("made")
     )
@@ -73,7 +74,7 @@ def test_a_drawn_network_is_a_consensus(plan: Plan) -> None:
 def test_circuits_as_tor_chooses_them_are_as_simulated(plan: Plan, undirected: bool) -> None:
     run = run_of(plan, as_tor(plan, 97), as_tor(plan, 98), as_tor(plan, 99))
     seconds = held_against_simulation(run, undirected=undirected, seeds=20)
-    assert [one.second for one in seconds] == [0, 1, 2]
+    assert [one.second for one in seconds] == [1, 2, 3]
     for one in seconds:
         assert one.circuits == CIRCUITS
         assert one.deviations is not None and abs(one.deviations) < 4

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars
 import pytest
 from commands import FakeMachine, with_machine
 from made_runs import Made
@@ -44,6 +45,15 @@ def test_many_runs_are_one_table(tmp_path: Path) -> None:
         *("made_by", "scenario", "variant", "traffic", "seed"),
         *one.transfers.columns,
     ]
+
+
+def test_rows_of_older_runs_stand_with_those_of_today(tmp_path: Path) -> None:
+    Made(seed=1).write(tmp_path)
+    older = Made(seed=2).write(tmp_path) / "transfers.parquet"
+    polars.read_parquet(older).drop("port", "sent_bytes").write_parquet(older)
+    transfers = hydra.rows(tmp_path, "transfers")
+    assert set(transfers["seed"]) == {1, 2}
+    assert transfers.filter(seed=2)["port"].null_count() == transfers.filter(seed=2).height
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy
 import pytest
 from scipy import stats
 
+from analysis.comparison import Compared
 from analysis.metrics import CIRCUIT_ROUND_TRIP, THROUGHPUT
 from analysis.statistics import (
     CONFIDENCE,
@@ -213,6 +214,14 @@ def test_words_depend_on_what_is_better() -> None:
     assert verdict_text(THROUGHPUT, "pctls", None) == "nothing to compare"
 
 
+def test_what_is_seen_but_has_no_ratio_is_said_so() -> None:
+    """Transfers that fail with one variant only are no "nothing"."""
+    none, some = {1: 0.0, 2: 0.0}, {1: 4.0, 2: 5.0}
+    found = Compared(THROUGHPUT, "vanilla", "pctls", none, some, change(none, some))
+    assert found.words == "no ratio to tell: a run has 0"
+    assert Compared(THROUGHPUT, "vanilla", "pctls", {}, some, None).words == "nothing to compare"
+
+
 def test_figures_for_readers() -> None:
     assert mean_text(MeanOverRuns(0.374, 0.0412), 2) == "0.37 ± 0.04"
     assert mean_text(MeanOverRuns(91.4, None), 0) == "91"
@@ -235,6 +244,15 @@ def test_each_of_several_intervals_holds_with_more_confidence() -> None:
     """Bonferroni's: the chances of being wrong, 5 % in all, are shared out evenly."""
     assert simultaneous_confidence(1) == CONFIDENCE
     assert simultaneous_confidence(10) == pytest.approx(0.995)
+
+
+def test_two_runs_beside_many_variants_can_leave_any_ratio() -> None:
+    found = change({1: 1.0, 2: 1.0}, {1: 1.0, 2: 1000.0}, simultaneous_confidence(18))
+    assert found is not None and found.interval is not None
+    assert found.verdict is Verdict.NOT_ENOUGH_RUNS
+    assert found.interval.low == pytest.approx(-1)
+    assert 1e300 < found.interval.high < math.inf
+    assert "over +9999 %" in verdict_text(THROUGHPUT, "pctls", found)
 
 
 def test_a_wider_interval_decides_less() -> None:

@@ -15,17 +15,23 @@ from analysis.runs import find_runs
 LOSS = "links.middle-exit.loss"
 
 
-def write(results: Path, variant: str, loss: str, time_s: float, seed: int = 1) -> None:
-    name = f"SharedDropping,{LOSS}={loss.replace(' ', '')}"
+def write(
+    results: Path,
+    variant: str,
+    loss: str,
+    time_s: float,
+    key: str = LOSS,
+    scenario: str = "SharedDropping",
+) -> None:
+    name = f"{scenario},{key}={loss.replace(' ', '')}"
     folder = Made(
         variant,
-        "SharedDropping",
-        seed,
+        scenario,
         time_s=time_s,
-        changed={"scenario": name, "changes": {LOSS: loss}},
+        changed={"scenario": name, "changes": {key: loss}},
     ).write(results / loss.replace(" ", ""))
     summary = folder / "summary.json"
-    summary.write_text(summary.read_text().replace('"SharedDropping"', f'"{name}"'))
+    summary.write_text(summary.read_text().replace(f'"{scenario}"', f'"{name}"'))
 
 
 def drawn(results: Path) -> list[Drawing]:
@@ -54,6 +60,20 @@ def test_a_line_for_each_variant_with_its_losses_in_order(tmp_path: Path) -> Non
     *_, shared, own = drawing.figure.axes[0].lines
     ratio = np.asarray(own.get_ydata()) / np.asarray(shared.get_ydata())
     assert ratio == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "scenario"),
+    [("links.guard-middle.loss", "DroppingRemaining"), (LOSS, "SharedDroppingBundles")],
+)
+def test_cubics_form_is_of_packets_that_the_shared_link_loses(
+    tmp_path: Path, key: str, scenario: str
+) -> None:
+    for loss, time_s in (("1 %", 50.0), ("0.1 %", 20.0)):
+        write(tmp_path, "vanilla", loss, time_s, key, scenario)
+    (drawing,) = drawn(tmp_path)
+    assert "CUBIC" not in drawing.caption
+    assert not [line for line in drawing.figure.axes[0].lines if line.get_color() == style.BESIDE]
 
 
 def test_one_value_is_no_sweep(tmp_path: Path) -> None:

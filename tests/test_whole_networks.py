@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import polars
 import pytest
 from made_runs import START_S
@@ -49,37 +50,41 @@ def cells(at_s: float, relay: str, queue: int, next_queue: int | None) -> dict[s
     }
 
 
-def circuit(number: int, path: tuple[str, str, str], *seconds: float) -> list[dict[str, object]]:
-    """All three relays' rows; relays tell of a second at times of their own."""
+def circuit(number: int, path: tuple[str, str, str], *seconds: int) -> list[dict[str, object]]:
+    """All three relays' rows, in seconds counted from 1. As in real runs, relays tell of each
+    when it is over, some milliseconds before or after the full second, now these and now those."""
     guard, middle, exit_relay = path
     return [
         row
-        for at_s in seconds
+        for second in seconds
+        for early in [0.003 * (-1) ** second]
         for row in (
-            cells(at_s, guard, number, number + 1),
-            cells(at_s + 0.2, middle, number + 1, number + 2),
-            cells(at_s + 0.4, exit_relay, number + 2, None),
+            cells(second - early, guard, number, number + 1),
+            cells(second + early, middle, number + 1, number + 2),
+            cells(second + 0.02, exit_relay, number + 2, None),
         )
     ]
 
 
-def made_run(rows: list[dict[str, object]], watched: str = "abcd") -> Run:
+def made_run(rows: list[dict[str, object]], watched: str = "abcd", duration_s: float = 4.0) -> Run:
     queues = polars.DataFrame(rows, schema=SCHEMAS["queues"])
-    plan = SimpleNamespace(relays_with_queues=[*watched], of_kind=lambda _kind: [*"abcd"])
+    plan = SimpleNamespace(
+        relays_with_queues=[*watched], of_kind=lambda _kind: [*"abcd"], duration_s=duration_s
+    )
     return cast(Run, SimpleNamespace(queues=queues, measuring_start_s=START_S, plan=plan))
 
 
 def test_links_are_shared_where_several_circuits_are_active_in_a_second() -> None:
     run = made_run(
         [
-            *circuit(10, ("a", "b", "c"), 0.1, 1.1),
-            *circuit(20, ("a", "b", "d"), 1.1),
+            *circuit(10, ("a", "b", "c"), 1, 2),
+            *circuit(20, ("a", "b", "d"), 2),
             # The other way over the link of a and b.
-            *circuit(30, ("b", "a", "d"), 0.1, 2.1),
+            *circuit(30, ("b", "a", "d"), 1, 3),
         ]
     )
     seconds = links_by_second(run)
-    assert seconds["second"].to_list() == [0, 1, 2]
+    assert seconds["second"].to_list() == [1, 2, 3]
     assert seconds["circuits"].to_list() == [2, 2, 1]
     # a-b, b-c, b-a, a-d; then a-b with two circuits, b-c, b-d; then b-a, a-d.
     assert seconds["links"].to_list() == [4, 3, 2]
@@ -91,16 +96,26 @@ def test_links_are_shared_where_several_circuits_are_active_in_a_second() -> Non
 
 
 def test_of_relays_that_are_watched_the_links_between_them_count() -> None:
-    rows = [*circuit(10, ("a", "b", "c"), 0.1), *circuit(20, ("a", "b", "d"), 0.1)]
-    run = made_run([row for row in rows if row["relay"] in ("a", "b")], watched="ab")
+    rows = [*circuit(10, ("a", "b", "c"), 1), *circuit(20, ("a", "b", "d"), 1)]
+    of_both = [row for row in rows if row["relay"] in ("a", "b")]
+    run = made_run(of_both, watched="ab", duration_s=2.0)
     (second,) = links_by_second(run).to_dicts()
     assert (second["links"], second["shared"], second["circuits"]) == (1, 1, None)
 
 
 def test_without_cells_nothing_is_active() -> None:
-    run = made_run([])
-    assert links_by_second(run).is_empty()
-    assert shared_percent(links_by_second(run)) is None
+    seconds = links_by_second(made_run([]))
+    assert seconds["second"].to_list() == [1, 2, 3]
+    assert seconds["circuits"].to_list() == seconds["links"].to_list() == [0, 0, 0]
+    assert shared_percent(seconds) is None
+
+
+def test_seconds_of_which_not_all_relays_have_told_are_no_seconds() -> None:
+    """The one before measuring, and the last one: some relays tell of it, and some too late."""
+    rows = circuit(10, ("a", "b", "c"), 0, 1, 4, 5)
+    seconds = links_by_second(made_run(rows))
+    assert seconds["circuits"].to_list() == [1, 0, 0]
+    assert seconds["links"].to_list() == [2, 0, 0]
 
 
 def test_a_relays_use_is_what_it_sent_by_its_rate() -> None:
@@ -141,8 +156,8 @@ def written(folder: Path, variant: str, seed: int, changed: Mapping[str, Any] = 
         tables={
             "circuits": [],
             "queues": [
-                *circuit(10, ("relay1", "relay7", "relay5"), 0.1, 1.1),
-                *circuit(20, ("relay1", "relay7", "relay6"), 0.1),
+                *circuit(10, ("relay1", "relay7", "relay5"), 1, 2),
+                *circuit(20, ("relay1", "relay7", "relay6"), 1),
             ],
             "delivered": [
                 {"client": "client1", "time_s": START_S + at_s, "received_bytes": 1000 * kb}
@@ -178,10 +193,29 @@ def test_a_run_of_a_drawn_network(tmp_path: Path) -> None:
     assert page.goodput_kb_per_s == pytest.approx(600 / 38 / DURATION_S)
     assert client_class(run, "web") is None
     use = network_use(run)
-    assert (use.active_circuits, use.active_links, use.undirected_links) == (1.5, 2.5, 2.5)
+    seconds = DURATION_S - 1
+    assert (use.active_circuits, use.active_links) == pytest.approx((3 / seconds, 5 / seconds))
+    assert use.undirected_links == pytest.approx(5 / seconds)
     assert (use.shared_percent, use.undirected_shared_percent) == (20.0, 20.0)
     assert use.mean_use_percent == pytest.approx(0.1, rel=1e-3)
     assert use.busiest_use_percent == pytest.approx(1, rel=1e-3)
+
+
+@pytest.mark.parametrize("late_s", [-0.001, 0.009])
+def test_goodput_is_of_whole_seconds(tmp_path: Path, late_s: float) -> None:
+    """Heartbeats in step with a generator that began before measuring did, or after it."""
+    beats = [
+        {"client": "client1", "time_s": START_S + second + late_s, "received_bytes": 38_000}
+        for second in range(1, 64)
+    ]
+    made = Recorded(
+        *("vanilla", "SmallNetwork", 1, "page"),
+        duration_s=DURATION_S,
+        tables={"circuits": [], "delivered": beats},
+    )
+    page = client_class(read_run(made.write(tmp_path)), "page")
+    assert page is not None
+    assert page.goodput_kb_per_s == pytest.approx(1)
 
 
 def test_tables_and_comparisons_know_classes_relays_and_links(tmp_path: Path) -> None:
@@ -201,8 +235,8 @@ def test_tables_and_comparisons_know_classes_relays_and_links(tmp_path: Path) ->
         "SmallNetwork",
         "vanilla",
         "3",
-        "1.5 ± 0.0",
-        "2.5 ± 0.0",
+        "0.051 ± 0.000",
+        "0.085 ± 0.000",
         "20.0 ± 0.0",
     )
     compared = {row["metric"]: row for row in records(compare(found, ["vanilla", "pctls"]))}
@@ -245,12 +279,15 @@ def test_figures_of_drawn_networks(tmp_path: Path) -> None:
 def test_what_happens_over_time_in_a_drawn_network(tmp_path: Path) -> None:
     run = written(tmp_path, "vanilla", 1)
     (circuits,) = over_time.active_circuits(run)
-    assert (circuits.times_s.tolist(), circuits.values.tolist()) == ([0.0, 1.0], [2.0, 1.0])
+    assert circuits.times_s.tolist() == [*range(1, 60)]
+    assert circuits.values.tolist() == [2, 1, *[0] * 57]
     below, above = over_time.shared_links_percent(run)
     assert (below.name, below.under_test) == ("undirected", False)
     assert (above.name, above.under_test) == ("directed", True)
-    assert above.values.tolist() == pytest.approx([100 / 3, 0])
-    assert [line.values.tolist() for line in over_time.active_links(run)] == [[3, 2], [3, 2]]
+    assert above.values[:2].tolist() == pytest.approx([100 / 3, 0])
+    assert np.isnan(above.values[2:]).all()  # of no links
+    links = [line.values[:3].tolist() for line in over_time.active_links(run)]
+    assert links == [[3, 2, 0], [3, 2, 0]]
     windows = over_time.congestion_window_segments(run)
     assert [line.values.tolist() for line in windows] == [[10], [20]]
 

@@ -317,13 +317,17 @@ def _draw(panel: Axes, lines: Sequence[Line], colour: str) -> None:
 
 
 def mean(lines: Sequence[Line]) -> Line:
-    """The mean of all lines' values in each whole second in which there are any."""
+    """The mean of all lines' values around each full second at which there are any.
+
+    Around it and not between two: what is told once a second comes now before it and now after it.
+    """
     rows = polars.DataFrame(
         {
-            "second": np.concatenate([np.floor(line.times_s) for line in lines]),
+            "second": np.concatenate([np.rint(line.times_s) for line in lines]),
+            "time_s": np.concatenate([line.times_s for line in lines]),
             "value": np.concatenate([line.values for line in lines]),
         }
     )
-    means = rows.fill_nan(None).drop_nulls().group_by("second").agg(polars.mean("value"))
-    seconds, values = means.sort("second").to_numpy().T
-    return Line("mean", all(line.under_test for line in lines), seconds, values)
+    means = rows.fill_nan(None).drop_nulls().group_by("second").mean().sort("second")
+    times_s, values = means.select("time_s", "value").to_numpy().T
+    return Line("mean", all(line.under_test for line in lines), times_s, values)

@@ -102,15 +102,16 @@ def _drawing(
     key: str, where: Sequence[str], lines: Mapping[str, Points], looks: style.Looks
 ) -> Drawing:
     plan = next(iter(lines.values()))[0][1][0].plan
-    of_loss = key.endswith(".loss")
     figure = _figure(key, lines, looks)
-    if of_loss:
-        _draw_cubic(figure, plan, max(point[0] for points in lines.values() for point in points))
     caption = CAPTION.format(key=key)
+    greatest = max(point[0] for points in lines.values() for point in points)
+    if greatest and (round_trip_s := _lossy_round_trip_s(key, plan)):
+        _draw_cubic(figure, round_trip_s, len(plan.paths), greatest)
+        caption += CUBIC_CAPTION.format(circuits=len(plan.paths))
     return Drawing(
         name="-".join(["sweep", *where, key]).replace(".", "-"),
         title=f"{', '.join(where)} s: throughput over {key}" if len(where) == 3 else key,
-        caption=caption + (CUBIC_CAPTION.format(circuits=len(plan.paths)) if of_loss else ""),
+        caption=caption,
         figure=figure,
     )
 
@@ -139,16 +140,24 @@ def _figure(key: str, lines: Mapping[str, Points], looks: style.Looks) -> Figure
     return figure
 
 
-def _draw_cubic(figure: Figure, plan: Plan, greatest: float) -> None:
+def _lossy_round_trip_s(key: str, plan: Plan) -> float:
+    """The round trip of the shared link if the key is its loss, of packets one by one; else 0.
+
+    Of another link's loss, or of bundles that are lost whole, the closed form says nothing.
+    """
+    for link in plan.links:
+        its_loss = key == f"links.{'-'.join(link.roles)}.loss"
+        if link.ends == plan.shared_link and its_loss and not link.there.bundles:
+            return (link.there.delay_ms + link.back.delay_ms) / 1000
+    return 0.0
+
+
+def _draw_cubic(figure: Figure, round_trip_s: float, all_circuits: int, greatest: float) -> None:
     """The two lines of the closed form, as far as the axis reaches."""
     (panel,) = figure.axes
-    shared = [link for link in plan.links if link.ends == plan.shared_link]
-    round_trip_s = sum(one.there.delay_ms + one.back.delay_ms for one in shared) / 1000
-    if not round_trip_s or not greatest:
-        return
     losses = np.linspace(greatest / _CURVE_POINTS, greatest, _CURVE_POINTS)
     top = panel.get_ylim()[1]
-    for circuits, dashes in ((len(plan.paths), ":"), (1, "--")):
+    for circuits, dashes in ((all_circuits, ":"), (1, "--")):
         rates = [cubic_mb_per_s(loss, round_trip_s) / circuits for loss in losses]
         panel.plot(100 * losses, rates, color=style.BESIDE, linestyle=dashes, zorder=0)
     panel.set_ylim(0, top)
