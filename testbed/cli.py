@@ -48,7 +48,7 @@ SETUP_VARIANTS = ("vanilla", "pctls")
 _DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """No fault of the program that a trace would help to find."""
 
-_STATUS_HELP = "exit status: 0 valid, 1 failed, 2 bad input, 3 a run's premise failed"
+_STATUS_HELP = "exit status: 0 valid, 1 failed, 2 bad input, 3 the run's premise failed"
 _SCENARIO_HELP = "a name (see list) or a .toml file"
 _VARIANT_HELP = "a name (see list) or a .toml file (default: vanilla)"
 _DURATION_HELP = "instead of the scenario's, such as '90 s'; a bare number is seconds"
