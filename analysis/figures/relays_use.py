@@ -16,8 +16,8 @@ from testbed.network.model import RELAY_CLASSES
 from testbed.results import Run
 
 CAPTION = (
-    "A point is a relay of a run: what it sent while the run measured, by its own rate upwards, on"
-    " average. The relays of all runs, each a network of its own. Both: guard and exit."
+    "A point is a relay of a run: what it sent on average while the run measured, as a share of its"
+    " own rate. The relays of all runs, each a network of its own. Both: guard and exit."
 )
 
 _MARKERS = ("o", "s", "D", "v")
