@@ -7,6 +7,7 @@ import base64
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from string import Template
@@ -16,6 +17,9 @@ from analysis.figures.drawing import Drawing
 from analysis.tables import Table, as_csv
 
 _TEMPLATE = Path(__file__).with_name("page.html")
+
+_LONGEST_NAME = 100
+"""Letters of a name before its hash: two such names and an ending are less than 255."""
 
 _NUMBER = re.compile(r"-|[-+]?\d[\d.]*( [±%(].*)?")
 """A cell that stands to the right: a number with what belongs to it, or none."""
@@ -39,8 +43,15 @@ def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
 
 
 def slug(text: str) -> str:
-    """A name for a file or a place on the page: letters, digits and hyphens."""
-    return re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-").lower()
+    """A name for a file or a place on the page: letters, digits and hyphens.
+
+    A long text's name is cut and ends with a hash, as a file's name has at most 255 bytes and the
+    words for what made the runs have no bound.
+    """
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-").lower()
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def subheading(text: str) -> str:

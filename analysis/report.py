@@ -116,7 +116,7 @@ def _results(found: Found, of_papers: Sequence[TableMaker], folder: page.Folder)
     number = sum(part.count for part in found.parts)
     words = [f"{number} runs count, {len(found.left_out)} are left out."]
     if found.apart:
-        words += ["They were not all made by the same. What was made by others stands apart:"]
+        words += ["Different Tors, kernels or testbeds made them; these stand apart:"]
         words += [f"{part.count} runs were made by {part.made_by}." for part in found.parts]
     return "".join(map(page.paragraph, words)) + "".join(
         map(folder.table, run_tables(found, of_papers))

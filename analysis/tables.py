@@ -207,11 +207,12 @@ def clients_table(found: Found) -> Table:
             for group, runs in groups.items()
         ),
         note=(
-            "Mean over runs ± standard deviation over runs. A load is what begins together, until"
-            " the last of it has ended. Outliers are transfers whose throughput is outside Tukey's"
-            " fences, 1.5 interquartile ranges beyond the quartiles of their run; all other columns"
-            " contain them. Jain's index is 1 if all clients get as much, by the mean throughput of"
-            " each; the largest difference is between two clients, in percent of the faster one."
+            "Mean over runs ± standard deviation over runs. Transfers that begin together are a"
+            " load, which ends with the last of them. Outliers are transfers whose throughput is"
+            " outside Tukey's fences, 1.5 interquartile ranges beyond the quartiles of their run;"
+            " all other columns contain them. Jain's index, over the clients' mean throughputs, is"
+            " 1 if all are equal; the largest difference is between two clients, in percent of the"
+            " faster one."
         ),
     )
 
@@ -238,10 +239,11 @@ def costs_table(found: Found) -> Table:
             for group, runs in groups.items()
         ),
         note=(
-            "Mean over runs ± standard deviation over runs. Connections, sockets and memory are of"
-            " the relay that has most; of the sockets' memory it is the mean over the run. On the"
-            " wire: whole frames on a link between relays, both ways, for each byte of payload."
-            " Processor: seconds of the host for the whole run, which says nothing of relays' own."
+            "Mean over runs ± standard deviation over runs. Connections, sockets and memory are"
+            " those of the relay with the most; the sockets' memory is the mean over the run."
+            " On the wire: whole frames on a link between relays, both ways, for each byte of"
+            " payload. Processor: the host's seconds for the whole run, which say nothing about a"
+            " relay's own."
         ),
     )
 
@@ -253,7 +255,7 @@ def classes_table(found: Found) -> Table:
         columns=(
             *("scenario", "variant", "class", "clients", "runs"),
             *("first byte, s", "95 % within, s"),
-            *("last byte, s", "half of them, s", "95 % within, s"),
+            *("last byte, s", "middle half, s", "95 % within, s"),
             *("failed", "goodput, kB/s"),
         ),
         rows=tuple(
@@ -263,8 +265,8 @@ def classes_table(found: Found) -> Table:
         ),
         note=(
             "Mean over runs ± standard deviation over runs, each a network of its own. Times are a"
-            " run's median, 95th percentile and quartiles, of whole transfers. Goodput is what"
-            " came to a client in the time that was measured, pauses included."
+            " run's median, 95th percentile and quartiles (the middle half), of whole transfers."
+            " Goodput is all payload that a client received while measuring, pauses included."
         ),
     )
 
@@ -307,7 +309,7 @@ def shared_links_table(found: Found) -> Table:
         note=(
             "A circuit is active in a second in which a cell crosses it, a link between two relays"
             " if a circuit on it is; it is shared if several are. Means over the seconds; the"
-            " shares are of all links and seconds. Use is of a relay's own rate upwards."
+            " shares are of all links and seconds. Use is what a relay sent, by its own rate."
         ),
     )
 

@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "consensuses",
         nargs="*",
         metavar="CONSENSUS",
-        help="a name (2021-11-30), a document, a folder or a tar archive of them; otherwise all"
+        help="a name (2021-11-30), a document, a folder or a tar archive of them; default: all"
         " that come with the project",
     )
     parser.add_argument(
@@ -28,57 +28,62 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_numbers,
         default=[PAPER_CIRCUITS],
         metavar="N",
-        help=f"active at a time; also N,N,… or FIRST:LAST:STEP; otherwise {PAPER_CIRCUITS}",
+        help=f"circuits at a time; also N,N,… or FIRST:LAST:STEP (default: {PAPER_CIRCUITS})",
     )
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--external", action="store_true", help="only circuits that end at an exit")
-    kinds.add_argument("--internal", action="store_true", help="only ones that end at a middle")
+    kinds.add_argument("--internal", action="store_true", help="only circuits that end at a middle")
     kinds.add_argument(
-        "--internal-share", type=_share, metavar="SHARE", help="of internal circuits, from 0 to 1"
+        "--internal-share",
+        type=_share,
+        metavar="SHARE",
+        help="the share of internal circuits, 0 to 1",
     )
     directions = parser.add_mutually_exclusive_group()
-    directions.add_argument("--directed", action="store_true", help="only links from first to next")
-    directions.add_argument(
-        "--undirected", action="store_true", help="only links that count the same both ways"
-    )
+    directions.add_argument("--directed", action="store_true", help="only links with a direction")
+    directions.add_argument("--undirected", action="store_true", help="only links without one")
     parser.add_argument(
         "--exit-class",
         choices=[*EXIT_CLASSES, MIXTURE],
         help="only exits that accept all ports of this class (table 1 of the paper)",
     )
     parser.add_argument(
-        "--per-client", type=_count, default=1, metavar="K", help="circuits of a client, one guard"
+        "--per-client",
+        type=_count,
+        default=1,
+        metavar="K",
+        help="circuits of a client, all with one guard",
     )
     parser.add_argument(
         "--scale",
         type=_scale,
         default=1.0,
         metavar="SHARE",
-        help="of the relays, sampled as tornettools does, and of the circuits; from above 0 to 1",
+        help="a share of the relays, sampled as tornettools does, and of the circuits; at most 1",
     )
     parser.add_argument(
         "--rule",
         action="append",
         default=[],
         choices=[*RULES, "all"],
-        help="of Tor's that the paper leaves out; may be repeated. "
+        help="a rule of Tor's that the paper leaves out; may be repeated. "
         + "; ".join(f"{rule}: {text}" for rule, text in RULES.items())
-        + "; all: each that the consensus tells enough for",
+        + "; all: each for which the consensus tells enough",
     )
     parser.add_argument(
-        "--seeds", type=_count, default=SEEDS, metavar="N", help=f"simulations; otherwise {SEEDS}"
+        "--seeds", type=_count, default=SEEDS, metavar="N", help=f"simulations (default: {SEEDS})"
     )
     parser.add_argument(
-        "--expected", action="store_true", help="the closed form's values, without drawing"
+        "--expected", action="store_true", help="the closed form's values, without simulation"
     )
     parser.add_argument(
-        "--figures", type=Path, metavar="DIR", help="the paper's figures again, as a report page"
+        "--figures", type=Path, metavar="DIR", help="make the paper's figures again, as a web page"
     )
     parser.add_argument(
         "--run",
         type=Path,
         metavar="DIR",
-        help="hold a run of a drawn network, in which Tor chose the circuits, against the"
+        help="compare a run of a drawn network, in which Tor chose the circuits, with the"
         " simulation of that network, second by second",
     )
 

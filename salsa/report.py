@@ -205,7 +205,7 @@ def _against_paper(periods: _Periods, seeds: int) -> Table:
         ),
         *(
             (
-                f"{case.per_client} circuits a client",
+                f"circuits a client: {case.per_client}",
                 f"{published.BY_PER_CLIENT[case.per_client]:g} %",
                 _range([one for one in by_client if one.case == case], _all),
             )

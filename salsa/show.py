@@ -50,7 +50,7 @@ def print_seconds(console: Console, seconds: Sequence["Second"]) -> None:
     simulated = fmean(one.simulated_percent.mean for one in seconds)
     console.print(
         f"Mean over {len(seconds)} seconds: {seen:.1f} % of the links were shared,"
-        f" {simulated:.1f} % simulated.",
+        f" {simulated:.1f} % in the simulation.",
         highlight=False,
     )
 

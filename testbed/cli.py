@@ -50,6 +50,12 @@ _DISK_REFUSES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EP
 """No fault of the program that a trace would help to find."""
 
 _STATUS_HELP = "exit status: 0 valid, 1 failed, 2 bad input, 3 the run's premise failed"
+_SCENARIO_HELP = "a name (see list) or a .toml file"
+_VARIANT_HELP = "a name (see list) or a .toml file (default: vanilla)"
+_DURATION_HELP = "instead of the scenario's, such as '90 s'; a bare number is seconds"
+_BENCH_DURATION_HELP = "of the run that is measured (default: 60 s; with --network the scenario's)"
+_SEED_HELP = "seed of the losses, the traffic and a drawn network (default: 1)"
+_RUNS_HELP = "a directory with runs below it"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -263,7 +269,7 @@ def _write_report(directory: Path, out: Path | None, messages: Console, *, mixed
 
 def _tell_parts(found: "Found", messages: Console) -> None:
     for part in found.parts if found.apart else ():
-        text = f"{part.count} runs stand apart, made by {part.made_by} (--mixed: put together)"
+        text = f"{part.count} runs stand apart, made by {part.made_by} (--mixed puts them together)"
         messages.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -451,17 +457,21 @@ def _run_tool(words: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="run.py", description="Changes to Tor, tried on emulated links.")
+    parser = _Parser(
+        prog="run.py", description="Try changes to Tor in private networks on emulated links."
+    )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
     scenario = commands.add_parser(
         "scenario", help="run a scenario with a variant of Tor", epilog=_STATUS_HELP
     )
-    scenario.add_argument("scenario", help="a name (see list) or a .toml file")
-    scenario.add_argument("--variant", default="vanilla", help="a name or a .toml file")
+    scenario.add_argument("scenario", help=_SCENARIO_HELP)
+    scenario.add_argument("--variant", default="vanilla", help=_VARIANT_HELP)
     _add_run_options(scenario)
     scenario.add_argument(
-        "--tgen", metavar="PROGRAM", help="instead of the bundled one: a path or a name on PATH"
+        "--tgen",
+        metavar="PROGRAM",
+        help="a TGen instead of the bundled one: a path or a name on PATH",
     )
     scenario.add_argument(
         "--pcap",
@@ -474,19 +484,21 @@ def _parser() -> argparse.ArgumentParser:
 
     compare = commands.add_parser(
         "compare",
-        help="run variants as often as it takes and say how they differ",
-        description="Seeds 1 to N of each variant; runs that are there are not made again.",
+        help="compare variants over several runs, and say which is better",
+        description="Runs seeds 1 to N of each variant; runs that are there are not made again.",
         epilog=_STATUS_HELP,
     )
-    compare.add_argument("scenario", help="a name (see list) or a .toml file")
-    compare.add_argument("first", metavar="A", help="the variant that the others are held against")
+    compare.add_argument("scenario", help=_SCENARIO_HELP)
+    compare.add_argument("first", metavar="A", help="the variant that the others are compared with")
     compare.add_argument("others", metavar="B", nargs="+", help="the others")
-    compare.add_argument("--runs", type=int, default=3, metavar="N", help="of each variant")
+    compare.add_argument(
+        "--runs", type=int, default=3, metavar="N", help="runs of each variant (default: 3)"
+    )
     compare.add_argument("--traffic", help="a traffic model instead of the scenario's")
-    compare.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
+    compare.add_argument("--duration", help=_DURATION_HELP)
     _add_set(compare)
     compare.add_argument(
-        "--chart", type=Path, metavar="FILE.svg", help="draw all differences; or FILE.png"
+        "--chart", type=Path, metavar="FILE.svg", help="draw all differences, as SVG or PNG"
     )
     _add_mixed(compare)
     _add_formats(compare)
@@ -495,53 +507,69 @@ def _parser() -> argparse.ArgumentParser:
     batch = commands.add_parser(
         "batch",
         help="carry out many runs, on all cores or on a cluster",
-        description="Runs that are there and whole are not made again: begin it again to go on.",
+        description="Runs that are there and whole are not made again, so that the same command"
+        " continues a batch that was stopped.",
         epilog=_STATUS_HELP,
     )
     batch.add_argument("file", metavar="FILE", help="a name in batches/ or a .toml file")
     batch.add_argument("--dry-run", action="store_true", help="say what would run, and how long")
-    batch.add_argument("--cores", type=_whole(1), metavar="N", help="runs at once; otherwise all")
     batch.add_argument(
-        "--retries", type=_whole(0), default=1, metavar="N", help="of a run that failed; 1"
+        "--cores", type=_whole(1), metavar="N", help="runs at once (default: one for each core)"
+    )
+    batch.add_argument(
+        "--retries",
+        type=_whole(0),
+        default=1,
+        metavar="N",
+        help="how often a run that failed is tried again (default: 1)",
     )
     batch.add_argument(
         "--retry-invalid", action="store_true", help="make runs again whose premise failed"
     )
     _add_mixed(batch)
     batch.add_argument(
-        "--out", type=Path, metavar="DIR", help="for all runs; otherwise results/<name>"
+        "--out", type=Path, metavar="DIR", help="where all runs go (default: results/<name>)"
     )
     batch.add_argument(
         "--executor",
         choices=["local", "slurm"],
         default="local",
-        help="this machine, or the cluster of which it is a login node",
+        help="run on this machine (default), or on the cluster of which it is a login node",
     )
     batch.add_argument(
-        "--jobs", type=_whole(1), metavar="N", help="runs at once on a cluster; otherwise all"
+        "--jobs",
+        type=_whole(1),
+        metavar="N",
+        help="jobs that wait or run at a time on a cluster (default: all)",
     )
-    batch.add_argument("--slurm-account", metavar="NAME", help="that the jobs are charged to")
-    batch.add_argument("--slurm-partition", metavar="NAME", help="that the jobs run in")
+    batch.add_argument(
+        "--slurm-account", metavar="NAME", help="the account that jobs are charged to"
+    )
+    batch.add_argument("--slurm-partition", metavar="NAME", help="the partition that jobs run in")
     batch.add_argument(
         "--time-limit",
         type=_duration_s,
         metavar="TIME",
-        help="that each job asks of Slurm, such as '2 h'; otherwise by what is expected",
+        help="of each job, such as '2 h' (default: by what the run is expected to take)",
     )
     batch.set_defaults(command=_batch)
 
-    tables = commands.add_parser("tables", help="tables over many runs, beside the published ones")
-    tables.add_argument("directory", type=Path, help="with run directories below it")
+    tables = commands.add_parser(
+        "tables", help="make tables of many runs, beside the published figures"
+    )
+    tables.add_argument("directory", metavar="DIR", type=Path, help=_RUNS_HELP)
     _add_mixed(tables)
     _add_formats(tables).add_argument(
-        "--markdown", action="store_true", help="print tables for a document"
+        "--markdown", action="store_true", help="print Markdown, for a document"
     )
     tables.set_defaults(command=_tables)
 
-    report = commands.add_parser("report", help="figures and tables over many runs, as a web page")
-    report.add_argument("directory", metavar="DIR", type=Path, help="with run directories below it")
+    report = commands.add_parser(
+        "report", help="make a web page of many runs, with figures and tables"
+    )
+    report.add_argument("directory", metavar="DIR", type=Path, help=_RUNS_HELP)
     report.add_argument(
-        "--out", type=Path, metavar="FILE", help="the page; otherwise DIR/report/report.html"
+        "--out", type=Path, metavar="FILE", help="the page (default: DIR/report/report.html)"
     )
     _add_mixed(report)
     report.set_defaults(command=_report)
@@ -549,106 +577,125 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser(
         "verify",
         help="make a run again and say whether it comes out equal",
-        description="From the plan in its manifest, in a temporary place.",
+        description="Makes the run again from the plan in its manifest, in a temporary place.",
         epilog="exit status: 0 equal, 1 failed, 2 no run that can be made again, 3 not equal",
     )
     verify.add_argument("run", metavar="RUN", type=Path, help="the run's directory")
     verify.add_argument(
-        "--out", type=Path, metavar="DIR", help="keep the run made again there; must not exist"
+        "--out", type=Path, metavar="DIR", help="keep the new run there; must not exist"
     )
     verify.add_argument("--json", action="store_true", help="print JSON, not words")
     verify.set_defaults(command=_verify)
 
     salsa = commands.add_parser(
         "salsa",
-        help="simulate how many links between relays circuits share, by consensuses",
-        description="How many connections between relays carry more than one circuit at a time, in"
-        " the network of a consensus. Starts no machine.",
+        help="simulate how many links of the live network carry several circuits",
+        description="Says how many links between relays carry more than one circuit at a time, in"
+        " the network of a consensus. Starts no virtual machine.",
     )
     salsa_options.add_options(salsa)
     _add_formats(salsa)
     salsa.set_defaults(command=_salsa)
 
     distil = commands.add_parser(
-        "distil", help="make small files of consensus documents, without addresses and names"
+        "distil",
+        help="make small files of consensus documents, without addresses and names",
+        description="consensuses/README.md says what such a file has.",
     )
-    distil.add_argument("documents", nargs="+", type=Path, metavar="DOCUMENT")
-    distil.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the files")
+    distil.add_argument(
+        "documents", nargs="+", type=Path, metavar="DOCUMENT", help="of either flavour"
+    )
+    distil.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
     distil.add_argument(
         "--policies-from",
         nargs="+",
         type=Path,
         default=[],
         metavar="DOCUMENT",
-        help="that have the exit policies which the others lack, joined by the relays' keys",
+        help="with the exit policies that the others lack, joined by the relays' keys",
     )
     distil.add_argument(
-        "--geoip", type=Path, metavar="FILE", help="Tor's, for the relays' countries"
+        "--geoip", type=Path, metavar="FILE", help="Tor's geoip file, for the relays' countries"
     )
     distil.set_defaults(command=_distil)
 
     places = commands.add_parser(
         "distil-places",
         help="make the files of places/: users, rates and round trips by country",
-        description="From files of your own instead of those named in places/README.md.",
+        description="Reads files like those named in places/README.md.",
     )
     for option, what in (
         ("users", "JSON: the share of Tor's users of each country"),
         ("round-trips", "CSV: pings between countries, their number, mean and deviation"),
-        ("access-rates", "JSON: what users' accesses carry, by country"),
+        ("access-rates", "JSON: the rates of users' access links, by country"),
         ("cities", "JSON: cities with population, for where a country is"),
         ("relays", "JSON: relays with their capacities"),
         ("consensus", "a document of the relays' time, for their weights"),
     ):
         places.add_argument(f"--{option}", type=Path, required=True, metavar="FILE", help=what)
-    places.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the files")
+    places.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
     places.set_defaults(command=_distil_places)
 
     network = commands.add_parser(
         "network",
         help="show the network that a seed draws for a scenario",
-        description='For scenarios with topology = "sampled". Starts no machine.',
+        description='For scenarios with topology = "sampled". Starts no virtual machine.',
     )
-    network.add_argument("scenario", help="a name (see list) or a .toml file")
-    network.add_argument("--seed", type=_whole(0), default=1, help="that the network is drawn by")
+    network.add_argument("scenario", help=_SCENARIO_HELP)
     network.add_argument(
-        "--seeds", type=_whole(2), metavar="N", help="shares of weight over the seeds 1 to N"
+        "--seed", type=_whole(0), default=1, help="the seed that draws the network (default: 1)"
     )
-    network.add_argument("--map", type=Path, metavar="FILE.svg", help="draw a map; or FILE.png")
+    network.add_argument(
+        "--seeds",
+        type=_whole(2),
+        metavar="N",
+        help="instead: each class's share of the weight over the networks of seeds 1 to N",
+    )
+    network.add_argument("--map", type=Path, metavar="FILE.svg", help="draw a map, as SVG or PNG")
     network.add_argument("--json", action="store_true", help="print all of it as JSON")
     network.set_defaults(command=_network)
 
-    shell = commands.add_parser("shell", help="open a scenario's lab by hand, in real time")
-    shell.add_argument("scenario", help="a name (see list) or a .toml file")
-    shell.add_argument("--variant", default="vanilla", help="a name or a .toml file")
+    shell = commands.add_parser("shell", help="open a prompt in a scenario's network, in real time")
+    shell.add_argument("scenario", help=_SCENARIO_HELP)
+    shell.add_argument("--variant", default="vanilla", help=_VARIANT_HELP)
     shell.add_argument("--traffic", help="a traffic model instead of the scenario's")
-    shell.add_argument("--seed", type=int, default=1, help="of the losses and the traffic")
+    shell.add_argument("--seed", type=int, default=1, help=_SEED_HELP)
     shell.set_defaults(command=_shell)
 
     calibrate = commands.add_parser(
-        "calibrate", help="measure the links of a scenario", epilog=_STATUS_HELP
+        "calibrate",
+        help="measure the links of a scenario, without Tor",
+        epilog="exit status: 0 all within their bounds, 1 failed, 2 bad input, 3 one is not",
     )
-    calibrate.add_argument("scenario", help="a name (see list) or a .toml file")
-    calibrate.add_argument("--seed", type=int, default=1, help="of the losses")
+    calibrate.add_argument("scenario", help=_SCENARIO_HELP)
+    calibrate.add_argument("--seed", type=int, default=1, help="seed of the losses (default: 1)")
     calibrate.add_argument("--json", action="store_true", help="print JSON, not a table")
     calibrate.set_defaults(command=_calibrate)
 
     bench_parser = commands.add_parser("bench", help="measure what a run costs this machine")
-    bench_parser.add_argument("--duration", help="of the run that is measured: 60 s unless said")
-    bench_parser.add_argument("--network", help="measure the network of this scenario instead")
-    bench_parser.add_argument("--variant", default="vanilla", help="of --network")
+    bench_parser.add_argument("--duration", help=_BENCH_DURATION_HELP)
+    bench_parser.add_argument(
+        "--network", metavar="SCENARIO", help="measure the network of this scenario instead"
+    )
+    bench_parser.add_argument(
+        "--variant", default="vanilla", help="with --network: the variant (default: vanilla)"
+    )
     bench_parser.add_argument("--json", action="store_true", help="print JSON, not tables")
     bench_parser.set_defaults(command=_bench)
 
     for name, command, what in (
         ("list", _list, "show scenarios, variants, traffic models and consensuses"),
         ("setup", _setup, "install and build all that runs need"),
-        ("doctor", _doctor, "show what is there, what is missing, and what works"),
+        ("doctor", _doctor, "show what is there, what is missing, and whether runs work here"),
     ):
         commands.add_parser(name, help=what).set_defaults(command=command)
 
-    test = commands.add_parser("test", help="format, lint, types and all tests")
-    test.add_argument("arguments", nargs="*", help="for pytest alone, such as tests/test_plan.py")
+    test = commands.add_parser("test", help="check format, lint and types, and run all tests")
+    test.add_argument(
+        "arguments",
+        nargs="*",
+        help="for pytest, behind --, such as -- tests/test_plan.py; only pytest runs then",
+    )
     test.set_defaults(command=_test)
 
     python = commands.add_parser(
@@ -704,7 +751,8 @@ def _add_set(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a value of the scenario's file, such as 'links.middle-exit.loss=0.2 %%'",
+        help="change a value of the scenario's file, such as 'links.middle-exit.loss=0.2 %%';"
+        " may be repeated",
     )
 
 
@@ -712,7 +760,7 @@ def _add_mixed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mixed",
         action="store_true",
-        help="put runs together although another Tor, kernel or testbed made them",
+        help="put runs together even if different Tors, kernels or testbeds made them",
     )
 
 
@@ -726,15 +774,19 @@ def _add_formats(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusive
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traffic", help="a traffic model instead of the scenario's")
-    parser.add_argument("--duration", help="such as '90 s'; a bare number is seconds")
-    parser.add_argument("--seed", type=int, default=1, help="of the losses and the traffic")
+    parser.add_argument("--duration", help=_DURATION_HELP)
+    parser.add_argument("--seed", type=int, default=1, help=_SEED_HELP)
     _add_set(parser)
-    parser.add_argument("--out", type=Path, help="the run directory; must not exist")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="the run directory; must not exist (default: results/<scenario>/<variant>/seed-<n>)",
+    )
     parser.add_argument(
         "--machine",
         choices=["virtual", "host"],
         default="virtual",
-        help="where the run takes place: in virtual time, or in real time on this host, as root",
+        help="run in virtual time (default), or in real time on this host, as root",
     )
     parser.add_argument("--json", action="store_true", help="print summary.json, not a table")
 

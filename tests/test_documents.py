@@ -20,6 +20,7 @@ from testbed import cli
 from testbed.batch import read_batch
 from testbed.drawing import draw_scenario
 from testbed.plan import make_plan
+from testbed.repeats import paired_plans
 from testbed.results import read_run
 from testbed.scenario import SAMPLED
 from testbed.setup import builds
@@ -115,9 +116,18 @@ def test_shown_commands_are_understood(
     given = cli._parser().parse_args(words[1:])
     if given.command is cli._scenario:
         plan = make_plan(
-            given.scenario, given.variant, duration=given.duration, traffic=given.traffic
+            given.scenario,
+            given.variant,
+            duration=given.duration,
+            traffic=given.traffic,
+            changes=dict(given.set),
         )
         assert plan.duration_s > 0
+    if given.command is cli._compare:
+        variants = [given.first, *given.others]
+        assert paired_plans(
+            given.scenario, variants, 1, duration=given.duration, traffic=given.traffic
+        )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

@@ -194,6 +194,14 @@ def test_text_is_shown_and_not_carried_out() -> None:
     assert all(part in content.words for part in ("<b>", "a & b", "<script>", "<i>", "<u>", "<p>"))
 
 
+def test_long_headings_have_files_of_their_own(tmp_path: Path) -> None:
+    """As where all of Tor, kernel and testbed differ between runs that stand apart."""
+    folder = page.Folder(tmp_path)
+    for made_by in ("kernel " * 50 + "7.2.8", "kernel " * 50 + "7.3.4"):
+        folder.table(Table("Costs", ("variant",), (("vanilla",),), made_by=made_by))
+    assert len(list(tmp_path.glob("costs-*.csv"))) == 2
+
+
 # What it is made of.
 
 

@@ -18,9 +18,9 @@ from analysis.statistics import Change, Verdict
 from analysis.wording import percent
 
 CAPTION = (
-    "How each variant differs from {first} (the grey line), with the interval that the runs leave;"
-    " those of a panel hold together with 95 % confidence. Hollow: the runs don't decide whether"
-    " there is a difference. Axes are of ratios: half and twice are equally far from none."
+    "How each variant differs from {first} (the grey line), with confidence intervals; all those of"
+    " a panel hold together with 95 % confidence. Hollow: the runs don't decide whether there is a"
+    " difference. Axes show ratios: half and twice are equally far from the grey line."
 )
 
 _ROW_INCHES, _LETTER_INCHES = 0.22, 0.062

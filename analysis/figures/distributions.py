@@ -32,7 +32,7 @@ MOST_STEPS = 300
 
 HOW_TO_READ = (
     "The share of all runs' transfers, circuits or probes that took at most the time on the x axis."
-    " On the tail-logarithmic y axis, 0, 0.9 and 0.99 are equally far apart."
+    " The y axis has a logarithmic tail: 0, 0.9 and 0.99 are equally far apart."
 )
 OWN_AXES = "Each panel has its own x axis; where scales differ, it is broken (slashes)."
 

@@ -22,17 +22,16 @@ from testbed.traffic.models import uploads
 Numbers = NDArray[np.float64]
 
 CAPTION = (
-    "Of each variant one run, whose mean time to last byte is the median of its runs."
-    " Delivered: to each client under test, by the second, or handed to its Tor where it uploads;"
+    "One run of each variant: that with the median of its runs' mean times to last byte."
+    " Delivered: to each client under test, by the second, or handed to its Tor if it uploads;"
     " to others: to each client that runs another model. Congestion window, round trip and segments"
     " sent again: of each connection on the shared link, at the end that sends the transfers, by"
-    " its kernel, every 0.5 s; of a drawn network, at both ends between the relays that its"
-    " scenario has watched. Tor's"
-    " queue: of each circuit in front of that link; how long the cells waited that left it in a"
-    " second, and by Little's law how many waited. Competing: what arrived of each stream beside"
-    " the circuits. Active circuits, links between relays that they cross, and how many of these"
-    " several of them share: of a drawn network; of links each way for itself, and grey both ways"
-    " together. Where there are more than four lines, the thick one is their mean."
+    " its kernel, every 0.5 s; in a drawn network, at both ends of the connections between the"
+    " relays that its scenario watches. Tor's queue: of each circuit in front of that link; how"
+    " long the cells that left it in a second had waited, and by Little's law how many waited."
+    " Competing: what arrived of each stream beside the circuits. Active circuits, active links"
+    " and shared links: of a drawn network; each direction by itself, in grey both together."
+    " Where there are more than four lines, the thick one is their mean."
 )
 
 MOST_CLEAR_LINES = 4

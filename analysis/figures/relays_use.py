@@ -16,9 +16,9 @@ from testbed.network.model import RELAY_CLASSES
 from testbed.results import Run
 
 CAPTION = (
-    "A point is a relay of a run: what it sent by its own rate upwards, on average from measuring's"
-    " begin until the last transfer of that time had ended. The relays of all runs, each a network"
-    " of its own. Both: guard and exit."
+    "A point is a relay of a run: what it sent on average, as a share of its own rate, from"
+    " measuring's begin until the last transfer of that time had ended. The relays of all runs,"
+    " each a network of its own. Both: guard and exit."
 )
 
 _MARKERS = ("o", "s", "D", "v")

@@ -49,7 +49,7 @@ def table_4(found: Found) -> Table:
         note=(
             f"MB/s is the {THROUGHPUT.name} of a 5 MB transfer, ms the {STREAM_ROUND_TRIP.name}."
             " Mean ± standard deviation, ours over runs; in brackets the change against the same"
-            f" variant's {BASELINE}. With a star, ours lies within the paper's ±. The 2009 study is"
+            f" variant's {BASELINE}. A star: ours lies within the paper's ±. The 2009 study is"
             " that of Reardon and Goldberg, which the paper repeats."
         ),
     )
@@ -97,8 +97,9 @@ def statements_table(found: Found) -> Table:
             for statement in judged_statements(found)
         ),
         note=(
-            "pctls against vanilla, with the 95 % confidence interval of the change in brackets."
-            " A statement on several models holds if it holds for each."
+            "pctls against vanilla, by the runs' means (not medians), with the 95 % confidence"
+            " interval of the change in brackets. A statement on several models holds if it holds"
+            " for each."
         ),
     )
 

@@ -113,7 +113,7 @@ def _describe(build: Build) -> str:
 
 def _cores() -> Finding:
     cores = len(os.sched_getaffinity(0))
-    return Finding("cores", cores > 0, f"{cores}: as many virtual machines at a time")
+    return Finding("cores", cores > 0, f"{cores}: that many virtual machines can run at once")
 
 
 def _memory() -> Finding:
