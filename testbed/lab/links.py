@@ -201,10 +201,10 @@ def shape(index: int, link: Shape, seed: int) -> Iterator[nlmsg]:
         burst=BURST_BYTES,
         quantum=HTB_QUANTUM_BYTES,
     )
+    takes_bundles = link.bundles or link.queue_in_sender
+    if largest_bundle := link.largest_bundle_segments if takes_bundles else 1:
+        yield set_link(index, gso_max_segs=largest_bundle)
     if not link.queue_in_sender:
-        largest_bundle = link.largest_bundle_segments if link.bundles else 1
-        if largest_bundle:
-            yield set_link(index, gso_max_segs=largest_bundle)
         yield _qdisc(index, NETEM_HANDLE, HTB_CLASS, "netem", _netem_options(link, seed))
     above_queue = HTB_CLASS if link.queue_in_sender else NETEM_CLASS
     if link.queue_discipline == FIFO:
