@@ -27,7 +27,9 @@ NETEM_CLASS = 0x100001
 QUEUE_HANDLE = 0x200000
 
 BURST_BYTES = 15_000
-"""What may pass back to back at the rate's expense: as on Mininet's own links (`burst 15k`)."""
+"""As on Mininet's own links (`burst 15k`), and as there it never counts: the ceiling is the rate,
+and of the ceiling's credit HTB saves up 1600 bytes (`cburst` in tc-htb(8), the default of tc and
+of pyroute2). So two full frames may pass back to back, and no more."""
 
 LEAST_DELAY_NS = 1
 """Given to links without delay, so that netem takes packets off their sender's account.
