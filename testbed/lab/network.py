@@ -72,7 +72,6 @@ no segmentation offload. Kernel patch 0002 makes it a bound: an unpatched kernel
 anew with every packet that arrives, and holds a stream's segment for up to 10 ms on a busy link.)
 """
 
-ROUTER = "router"
 TRUNK = "trunk"
 """A router's interface towards the other sites."""
 EXCHANGE = "exchange"
@@ -294,7 +293,7 @@ class Lab:
         return self._interfaces[node, interface].index
 
     def _directions(self) -> Iterator[Direction]:
-        joined = [link for link in self.plan.links if not _is_way(link)]
+        joined = [link for link in self.plan.links if not link.is_way]
         for link, (one, other) in zip(joined, self._pairs, strict=False):
             yield Direction(one.node, other.node, link, one.name, other.name)
             yield Direction(other.node, one.node, link, other.name, one.name)
@@ -303,7 +302,7 @@ class Lab:
         found = [
             Direction(sender, receiver, link, TRUNK, TRUNK)
             for link in self.plan.links
-            if _is_way(link)
+            if link.is_way
             for sender, receiver, _ in link.directions()
         ]
         yield from sorted(found, key=lambda way: way.sender)
@@ -493,10 +492,10 @@ def interface_pairs(plan: Plan) -> Iterator[tuple[Interface, Interface]]:
         return Interface(node, name or own, next_index[node], hardware_address(next(numbers)))
 
     for link in plan.links:
-        if not _is_way(link):
+        if not link.is_way:
             host, other = link.ends
             # A router has hundreds of them: their names would be too long.
-            to_host = f"to-{host}" if plan.node(other).kind == ROUTER else None
+            to_host = f"to-{host}" if plan.node(other).kind == "router" else None
             yield interface(host), interface(other, to_host)
     for router in plan.of_kind("router"):
         port = f"site{block_of(str(router.address))}"
@@ -510,11 +509,6 @@ def _neighbour(index: int, neighbour: str, hardware: str, own: str) -> Iterator[
     """The requests that show an interface's only neighbour, for which nothing is asked about."""
     yield new_neighbour(index, neighbour, hardware)
     yield new_route(f"{neighbour}/32", oif=index, prefsrc=own, scope="link")
-
-
-def _is_way(link: Link) -> bool:
-    """Whether a link is a way between two sites, and so has no interfaces of its own."""
-    return link.roles == (ROUTER, ROUTER)
 
 
 @contextmanager
