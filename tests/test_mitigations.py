@@ -21,11 +21,14 @@ from testbed.lab.network import Lab
 from testbed.machines import host
 from testbed.plan import make_plan
 from testbed.plan_model import Plan
+from testbed.policies.interface import Circuit
 from testbed.policies.parallel import hashing, uniform
 from testbed.probes.esp import check_esp
+from testbed.probes.in_effect import check_spread
 from testbed.probes.premise import SharedLink, expected_shared_link, kept_connections
 from testbed.results.checks import leg_checks
 from testbed.setup import host_kernel
+from testbed.tor.circuits import Circuits, PolicysCircuits
 from testbed.variant import Variant, read_variant
 
 SEVERAL = 'patches = ["per-circuit-connections.patch", "connections-per-pair.patch"]'
@@ -166,6 +169,31 @@ def test_hashing_takes_them_by_both_ends() -> None:
     counts = Counter(hashing(f"127.0.0.1:{port}", ends[1], 5) for port in range(40000, 41000))
     assert set(counts) == set(range(5))
     assert max(counts.values()) < 260  # the binomial's mean is 200, its deviation 13
+
+
+class OpenCircuits(PolicysCircuits):
+    """A client's circuits that are open, by how many streams were opened on each."""
+
+    def __init__(self, opened: dict[str, int]) -> None:
+        self.client = "client1"
+        self.given = self.opened = Counter(opened)
+
+    def circuits(self) -> list[Circuit]:
+        return [Circuit(number, (), streams) for number, streams in self.opened.items()]
+
+
+@pytest.mark.parametrize(
+    ("opened", "ok"),
+    [
+        ({"4": 7, "5": 7, "6": 6}, True),
+        ({"4": 7, "5": 7, "6": 5}, False),
+        ({"4": 7, "5": 7}, False),  # one has closed
+        ({}, False),
+    ],
+)
+def test_streams_are_spread_over_all_circuits(opened: dict[str, int], ok: bool) -> None:
+    circuits = cast(Circuits, [OpenCircuits(opened)])
+    assert check_spread(make_plan("NoDropping", "mctor-3"), circuits).ok is ok
 
 
 def esp_plan(seed: int = 1, scenario: str = "NoDropping") -> Plan:
