@@ -156,14 +156,14 @@ class Lab:
             ),
         )
 
-    def run(self, node: str, command: Sequence[str | Path], timeout_s: float | None = None) -> str:
+    def run(self, node: str, command: Sequence[str | Path]) -> str:
         """Run a program in a node and return what it printed.
 
         Raises:
             subprocess.CalledProcessError: it failed; its output is in the error.
         """
         with self.start(node, command, output=subprocess.PIPE) as process:
-            output, _ = process.communicate(timeout=timeout_s)
+            output, _ = process.communicate()
         text = output.decode(errors="replace")
         if process.returncode != 0:
             raise subprocess.CalledProcessError(process.returncode, list(command), text)
