@@ -368,7 +368,9 @@ class Lab:
     def _batch_arrivals(self, nodes: set[str]) -> None:
         """Let nodes' emulated interfaces hand arriving segments of a stream up together.
 
-        On links whose bundles cross as one they arrive so.
+        On links whose bundles cross as one they arrive so. What a node that forwards sends stays
+        apart, as its interface keeps its segmentation offload (see `ARRIVAL_HOLD_NS`): in a network
+        with sites, all that hosts receive.
         """
         interfaces: dict[str, list[str]] = defaultdict(list)
         for direction in self.directions:
