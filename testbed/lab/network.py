@@ -30,6 +30,7 @@ from testbed.lab.namespaces import (
     Namespaces,
     hardware_address,
     receive_together,
+    send_segments_only,
 )
 from testbed.lab.requests import new_address, new_bridge, new_neighbour, new_route, set_link
 from testbed.network.model import Shape
@@ -368,20 +369,21 @@ class Lab:
     def _batch_arrivals(self, nodes: set[str]) -> None:
         """Let nodes' emulated interfaces hand arriving segments of a stream up together.
 
-        On links whose bundles cross as one they arrive so. What a node that forwards sends stays
-        apart, as its interface keeps its segmentation offload (see `ARRIVAL_HOLD_NS`): in a network
-        with sites, all that hosts receive.
+        On links whose bundles cross as one they arrive so.
         """
-        interfaces: dict[str, list[str]] = defaultdict(list)
+        receiving, sending = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for direction in self.directions:
             if direction.receiver in nodes and not direction.shape.bundles:
-                interfaces[direction.receiver].append(direction.receiving_interface)
+                receiving[direction.receiver].append(direction.receiving_interface)
+                sending[direction.sender].append(direction.interface)
 
         def batch(node: str) -> None:
-            for interface in interfaces[node]:
+            for interface in sending[node]:
+                send_segments_only(interface)
+            for interface in receiving[node]:
                 receive_together(interface, ARRIVAL_HOLD_NS)
 
-        self._namespaces.inside_each(list(interfaces), batch)
+        self._namespaces.inside_each(list(dict.fromkeys([*receiving, *sending])), batch)
 
     def _lead(self, route: Sequence[str]) -> None:
         """Lead packets for a route's last node from hop to hop along it.
