@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from testbed.plan_watched import use_of_paths, watched_pairs
 from testbed.policies.reading import read_policy
 from testbed.scenario import (
     DEFAULT,
+    NODE_ROLES,
     AnyScenario,
     CompetingKeys,
     LinkSettings,
@@ -93,7 +94,7 @@ def make_plan(
         topology=Path(said.topology).stem,
         seed=seed,
         duration_s=said.duration_s if duration is None else _given_duration_s(duration),
-        congestion_control={node.name: said.tcp.of_role(node.role) for node in parts["nodes"]},
+        congestion_control=_congestion_control(said, file, parts["nodes"]),
         tor=_tor(tor),
         tgen=None if tgen is None else _generator(tgen),
         changes=dict(changes or {}),
@@ -171,6 +172,18 @@ def _policy(said: AnyScenario, file: Path, default: str) -> PlannedPolicy:
     if name in (FIXED, TOR):
         return PlannedPolicy(name=name, entry_guards=said.paths.entry_guards)
     return read_policy(name, file, entry_guards=said.paths.entry_guards)
+
+
+def _congestion_control(said: AnyScenario, file: Path, nodes: Iterable[Node]) -> dict[str, str]:
+    """That of each node's TCP, by its name."""
+    roles = {node.role: None for node in nodes if node.role in NODE_ROLES}
+    for role in said.tcp.congestion_control:
+        if role not in (*roles, DEFAULT):
+            raise InputError(
+                f"{label(file)}: tcp.congestion_control.{role}: no node of {said.topology} has this"
+                f" role: {suggestion(role, (*roles, DEFAULT))}"
+            )
+    return {node.name: said.tcp.of_role(node.role) for node in nodes}
 
 
 def changed_name(scenario: str, changes: Mapping[str, Value]) -> str:

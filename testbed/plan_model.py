@@ -58,6 +58,11 @@ class Link(network.Link):
     roles: tuple[str, str]
     netem_seeds: tuple[int, int]
 
+    @property
+    def is_way(self) -> bool:
+        """Whether it is a way between two sites, and so has no interfaces of its own."""
+        return self.roles == ("router", "router")
+
 
 class Competing(PlanPart):
     """TCP streams beside the circuits, all from one node to another along a route of nodes.

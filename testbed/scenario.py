@@ -49,6 +49,9 @@ SCENARIOS = PROJECT / "scenarios"
 CONGESTION_CONTROLS = ("cubic", "reno", "bbr", "vegas", "westwood")
 """The kernel's TCP congestion controls that a scenario can choose."""
 
+NODE_ROLES = (*ROLES, "relay")
+"""What nodes are to a scenario: in a drawn network, a relay is guard, middle or exit in turn."""
+
 SAMPLED = "sampled"
 """The topology of scenarios whose network is drawn from a consensus."""
 
@@ -196,8 +199,9 @@ class TcpKeys(ScenarioPart):
         if not isinstance(value, dict):
             return {DEFAULT: _known_congestion_control(value)}
         for role in value:
-            if role not in (*ROLES, DEFAULT):
-                raise KeyProblemError(role, f"is no role: {suggestion(role, (*ROLES, DEFAULT))}")
+            if role not in (*NODE_ROLES, DEFAULT):
+                known = suggestion(role, (*NODE_ROLES, DEFAULT))
+                raise KeyProblemError(role, f"is no role: {known}")
         return {DEFAULT: "cubic", **value}
 
     def of_role(self, role: str) -> str:

@@ -33,7 +33,7 @@ _DEFINITIONS = (
 )
 
 _KINDS = {
-    "": "a share",
+    "dimensionless": "a share",
     "[time]": "a time",
     "[information]": "an amount of data",
     "[information] / [time]": "a rate",
@@ -214,23 +214,22 @@ def _within_bounds(value: object, kind: _Kind, hint: str = "") -> Decimal:
 def _number_in_unit(value: object, kind: _Kind) -> Decimal:
     from pint.errors import DimensionalityError, PintError
 
-    number, unit_text = _parts(value, kind)
+    number, unit = _parts(value, kind)
+    right = f'write for example "{kind.example}"'
     try:
-        unit = _registry().parse_units(unit_text)
+        quantity = _registry().Quantity(number, unit)
     except (PintError, AttributeError) as error:
-        right = f'write for example "{kind.example}"'
-        raise ValueError(f'has an unknown unit "{unit_text}": {right}') from error
+        raise ValueError(f'has an unknown unit "{unit}": {right}') from error
     try:
-        return Decimal(_registry().Quantity(number, unit).to(kind.unit).magnitude)
+        return Decimal(quantity.to(kind.unit).magnitude)
     except DimensionalityError as error:
-        is_kind = _KINDS.get(
-            str(unit.dimensionality).replace("dimensionless", ""), "something else"
-        )
-        wanted = _KINDS[
-            str(_registry().parse_units(kind.unit).dimensionality).replace("dimensionless", "")
-        ]
-        right = f'write for example "{kind.example}"'
-        raise ValueError(f"is {is_kind}, not {wanted}: {right}") from error
+        raise ValueError(f"is {_what(unit)}, not {_what(kind.unit)}: {right}") from error
+
+
+def _what(unit: str) -> str:
+    """What is counted in a unit, in words."""
+    dimensions = str(_registry().parse_units(unit).dimensionality)
+    return _KINDS.get(dimensions, "something else")
 
 
 def _parts(value: object, kind: _Kind) -> tuple[Decimal, str]:

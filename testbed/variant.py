@@ -48,9 +48,9 @@ TorrcLines = dict[str, list[str]]
 SharedLinkPremise = Literal["one connection", "one connection per circuit"]
 """What the shared link's two relays must have between them while a run measures."""
 
-_CLOSED = "the lab is closed and has one authority, which the testbed sets"
+_CLOSED = "the lab is closed, and the testbed sets its authorities"
 _OWN = "the testbed sets it for every node"
-_PREMISE = "every client must have exactly one circuit, on the scenario's path"
+_PREMISE = "which circuits a client has, the scenario and its policy say"
 _CONFLUX = "the key is conflux, beside the title: write conflux = true"
 _MEMORY = "unread events would fill the relays' memory and no probe reads them"
 

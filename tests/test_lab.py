@@ -3,6 +3,8 @@
 Rates, delays and losses are measured in test_calibration.
 """
 
+from pathlib import Path
+
 import pytest
 from machine import run_inside
 
@@ -51,6 +53,36 @@ with running_lab(plan) as lab:
 """
 
 
+ARRIVALS = """
+import struct, subprocess, time
+from pathlib import Path
+from testbed.lab.network import running_lab
+from testbed.plan import make_plan
+
+plan = make_plan("SmallNetwork", "vanilla")
+with running_lab(plan) as lab:
+    server, (relay, *_) = plan.of_kind("server")[0], plan.of_kind("relay")
+    interface = lab.path(server.name, relay.name)[-1].receiving_interface
+    listening = lab.start(relay.name, ["iperf3", "-s", "-1"])
+    lab.wait_for_server(relay.name, 5201)
+    see = ["tcpdump", "-i", interface, "-Q", "in", "-s", "60", "-Z", "root", "-w", "-", "tcp"]
+    with Path("/tmp/arrivals").open("wb") as output:
+        seeing = lab.start(relay.name, see, output=output, errors=subprocess.DEVNULL)
+    time.sleep(1)
+    lab.run(server.name, ["iperf3", "-c", relay.address, "-t", "1"])
+    time.sleep(2)
+    for process in (seeing, listening):
+        process.terminate()
+        process.wait()
+packets, at, lengths = Path("/tmp/arrivals").read_bytes(), 24, []
+while at < len(packets):
+    kept, length = struct.unpack_from("<II", packets, at + 8)
+    lengths.append(length)
+    at += 16 + kept
+print("arrived", len(lengths), max(lengths))
+"""
+
+
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     output = run_inside(REACH, tmp_path_factory.mktemp("lab") / "machine")
@@ -88,3 +120,10 @@ def test_no_interface_is_given_bundles_of_segments(lines: list[list[str]]) -> No
     settings = kind(lines, "gso")
     assert len(settings) == 28
     assert {words[1] for words in settings} == {"1"}
+
+
+def test_segments_arrive_together_behind_a_router_too(tmp_path: Path) -> None:
+    output = run_inside(ARRIVALS, tmp_path / "machine")
+    ((packets, largest_bytes),) = kind([line.split() for line in output.splitlines()], "arrived")
+    assert int(packets) > 1000
+    assert int(largest_bytes) > 2 * 1514

@@ -6,6 +6,8 @@ That Tor and the kernel then do so is in test_mitigations_for_real.
 import hashlib
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import polars
 import pytest
@@ -15,13 +17,18 @@ from testbed.bootstrapped import bare_plan
 from testbed.choices import MOST_SIDE_BY_SIDE
 from testbed.errors import InputError
 from testbed.lab import ipsec
+from testbed.lab.network import Lab
 from testbed.machines import host
 from testbed.plan import make_plan
 from testbed.plan_model import Plan
+from testbed.policies.interface import Circuit
 from testbed.policies.parallel import hashing, uniform
+from testbed.probes.esp import check_esp
+from testbed.probes.in_effect import check_spread
 from testbed.probes.premise import SharedLink, expected_shared_link, kept_connections
 from testbed.results.checks import leg_checks
 from testbed.setup import host_kernel
+from testbed.tor.circuits import Circuits, PolicysCircuits
 from testbed.variant import Variant, read_variant
 
 SEVERAL = 'patches = ["per-circuit-connections.patch", "connections-per-pair.patch"]'
@@ -164,6 +171,31 @@ def test_hashing_takes_them_by_both_ends() -> None:
     assert max(counts.values()) < 260  # the binomial's mean is 200, its deviation 13
 
 
+class OpenCircuits(PolicysCircuits):
+    """A client's circuits that are open, by how many streams were opened on each."""
+
+    def __init__(self, opened: dict[str, int]) -> None:
+        self.client = "client1"
+        self.given = self.opened = Counter(opened)
+
+    def circuits(self) -> list[Circuit]:
+        return [Circuit(number, (), streams) for number, streams in self.opened.items()]
+
+
+@pytest.mark.parametrize(
+    ("opened", "ok"),
+    [
+        ({"4": 7, "5": 7, "6": 6}, True),
+        ({"4": 7, "5": 7, "6": 5}, False),
+        ({"4": 7, "5": 7}, False),  # one has closed
+        ({}, False),
+    ],
+)
+def test_streams_are_spread_over_all_circuits(opened: dict[str, int], ok: bool) -> None:
+    circuits = cast(Circuits, [OpenCircuits(opened)])
+    assert check_spread(make_plan("NoDropping", "mctor-3"), circuits).ok is ok
+
+
 def esp_plan(seed: int = 1, scenario: str = "NoDropping") -> Plan:
     return make_plan(scenario, "pctcp", seed=seed)
 
@@ -207,6 +239,49 @@ def test_policies_let_nothing_in_or_out_without_esp() -> None:
     assert ways.keys() == {"out", "in"}
     assert ways["out"].startswith(f"xfrm policy add src {address} ")
     assert f" dst {address} " in ways["in"]
+
+
+class CountedLab:
+    """A lab of TwoPaths with what its links between relays have counted: packets, and ESP."""
+
+    def __init__(self, variant: str, counts: dict[tuple[str, str], tuple[int, int]]) -> None:
+        self.plan = make_plan("TwoPaths", variant)
+        self._counts = counts
+        neighbours = ("guard1-middle1", "middle1-exit1", "guard2-middle2", "middle2-exit1")
+        pairs = [tuple(one.split("-")) for one in neighbours]
+        both_ways = [ends for pair in pairs for ends in (pair, pair[::-1])]
+        self.between_relays = [SimpleNamespace(sender=one, receiver=two) for one, two in both_ways]
+
+    def esp_packets(self, direction: SimpleNamespace) -> tuple[int, int]:
+        return self._counts.get((direction.sender, direction.receiver), (9, 9))
+
+    def run(self, _relay: str, _command: list[str]) -> str:
+        return "mss:1414"
+
+
+def esp_checks(variant: str, counts: dict[tuple[str, str], tuple[int, int]]) -> list[bool | None]:
+    checks = check_esp(cast(Lab, CountedLab(variant, counts)))
+    assert [check.name for check in checks][1:] == ["payload of a full segment between relays"]
+    return [check.ok for check in checks]
+
+
+OTHER_WAY = ("guard2", "middle2"), ("middle2", "guard2"), ("middle2", "exit1"), ("exit1", "middle2")
+
+
+def test_a_link_that_no_path_crosses_may_carry_nothing() -> None:
+    """As the second way in TwoPaths, where each client has one circuit."""
+    assert esp_checks("pctcp", dict.fromkeys(OTHER_WAY, (0, 0))) == [True, True]
+    assert esp_checks("pctcp", {("exit1", "middle1"): (0, 0)}) == [False, True]
+    assert esp_checks("pctcp", {("exit1", "middle2"): (9, 8)}) == [False, True]
+
+
+def test_packets_that_nobody_counted_prove_nothing(tmp_path: Path) -> None:
+    read(tmp_path, "ipsec = true", "pctls-conflux")
+    plan = make_plan("TwoPaths", str(tmp_path / "mine.toml"))
+    ends = {link.ends for link in plan.links}
+    nothing = dict.fromkeys([*ends, *(pair[::-1] for pair in ends)], (0, 0))
+    for variant in ("pctcp", str(tmp_path / "mine.toml")):
+        assert esp_checks(variant, nothing) == [False, True]
 
 
 def test_what_esp_leaves_of_a_packet() -> None:

@@ -179,6 +179,12 @@ def test_congestion_control_by_role(scenario: Path) -> None:
     assert plan.congestion_control["client2"] == "cubic"
 
 
+def test_congestion_control_of_a_role_that_is_not_there(scenario: Path) -> None:
+    scenario.write_text(SCENARIO + '[tcp]\ncongestion_control = { relay = "bbr" }\n')
+    told = refused(str(scenario), "vanilla")
+    assert "tcp.congestion_control.relay: no node of two_clients has this role: there" in told
+
+
 @pytest.mark.parametrize(
     ("sender", "receiver", "routes"),
     [

@@ -115,6 +115,14 @@ def test_a_pair_without_a_link(plan: Plan, pair: str) -> None:
         capture_pairs(plan, [pair])
 
 
+def test_ways_between_sites_are_no_links_to_capture() -> None:
+    """Several share a router's interface: nothing would have been captured, without a word."""
+    drawn = make_plan("SmallNetwork", "vanilla")
+    assert capture_pairs(drawn, ["router-client"]) == ("client-router",)
+    with pytest.raises(InputError, match='--pcap "router-router" names no link of sampled: '):
+        capture_pairs(drawn, ["router-router"])
+
+
 def test_captures_get_memory(plan: Plan) -> None:
     links = len(plan.links_between("client", "guard"))
     assert links == 8

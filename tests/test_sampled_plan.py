@@ -1,6 +1,7 @@
 """Plans of drawn networks: addresses, ways, seeds; and plans of older versions in today's form."""
 
 import ipaddress
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,30 @@ def test_addresses_of_thousands() -> None:
     assert len(set(addresses)) == 6 * MOST_HOSTS
     assert {block_of(address) for address in addresses} == {2}
     assert not {ipaddress.IPv4Address(one).packed[3] for one in addresses} & {0, 255}
+
+
+def congestion_control(by_role: dict[str, str]) -> dict[str, set[str]]:
+    """By the kind of node, of SmallNetwork with this of `tcp.congestion_control`."""
+    changes: dict[str, Value] = {
+        f"tcp.congestion_control.{role}": by_role[role] for role in by_role
+    }
+    plan = make_plan("SmallNetwork", "vanilla", changes=changes)
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, control in plan.congestion_control.items():
+        found[plan.node(name).kind].add(control)
+    return found
+
+
+def test_congestion_control_by_role() -> None:
+    found = congestion_control({"relay": "bbr", "client": "reno"})
+    assert (found["relay"], found["client"], found["server"]) == ({"bbr"}, {"reno"}, {"cubic"})
+
+
+def test_a_topologys_role_is_refused_in_a_drawn_network() -> None:
+    """Which relay is the exit, each circuit says: the key was passed over without a word."""
+    told = r"congestion_control\.exit: no node of sampled has this role: there are: client, relay,"
+    with pytest.raises(InputError, match=told):
+        congestion_control({"exit": "bbr"})
 
 
 def test_traffic_cannot_be_overridden() -> None:

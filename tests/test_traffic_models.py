@@ -50,8 +50,8 @@ def test_names_and_sizes() -> None:
     # Of the published sizes, a tenth of 235 MB and a hundredth of five files of 627 MB.
     assert MODELS["mctor-upload"].load_bytes == pytest.approx(23.5e6, abs=3)
     assert MODELS["mctor-files"].load_bytes == 5 * 6_270_000
-    assert MODELS["bulk"].least_transfer_s == 0
-    assert MODELS["audio"].least_transfer_s == MODELS["video"].least_transfer_s == 5
+    for model in (MODELS["audio"], MODELS["video"]):  # in streams of 5 s
+        assert model.transfer_bytes == 5 * (model.rate_byte_per_s or 0)
 
 
 def only(followers: Iterable[list[Action]]) -> Action:
@@ -162,7 +162,9 @@ def test_pacing_on_an_ideal_network(name: str) -> None:
     assert {b - a for a, b in pairwise(times_us)} == {interval_us}
     assert {size for _, size in bursts[:-1]} == {packets * 1460}
     elapsed_s = (times_us[-1] - times_us[0]) / 1e6
-    assert elapsed_s == pytest.approx(model.least_transfer_s, abs=interval_us / 1e6)
+    assert elapsed_s == pytest.approx(
+        model.transfer_bytes / model.rate_byte_per_s, abs=interval_us / 1e6
+    )
 
 
 def test_bulk_is_not_paced() -> None:

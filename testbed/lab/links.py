@@ -27,7 +27,9 @@ NETEM_CLASS = 0x100001
 QUEUE_HANDLE = 0x200000
 
 BURST_BYTES = 15_000
-"""What may pass back to back at the rate's expense: as on Mininet's own links (`burst 15k`)."""
+"""As on Mininet's own links (`burst 15k`), and as there it never counts: the ceiling is the rate,
+and of the ceiling's credit HTB saves up 1600 bytes (`cburst` in tc-htb(8), the default of tc and
+of pyroute2). So two full frames may pass back to back, and no more."""
 
 LEAST_DELAY_NS = 1
 """Given to links without delay, so that netem takes packets off their sender's account.
@@ -201,10 +203,10 @@ def shape(index: int, link: Shape, seed: int) -> Iterator[nlmsg]:
         burst=BURST_BYTES,
         quantum=HTB_QUANTUM_BYTES,
     )
+    takes_bundles = link.bundles or link.queue_in_sender
+    if largest_bundle := link.largest_bundle_segments if takes_bundles else 1:
+        yield set_link(index, gso_max_segs=largest_bundle)
     if not link.queue_in_sender:
-        largest_bundle = link.largest_bundle_segments if link.bundles else 1
-        if largest_bundle:
-            yield set_link(index, gso_max_segs=largest_bundle)
         yield _qdisc(index, NETEM_HANDLE, HTB_CLASS, "netem", _netem_options(link, seed))
     above_queue = HTB_CLASS if link.queue_in_sender else NETEM_CLASS
     if link.queue_discipline == FIFO:

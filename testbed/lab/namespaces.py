@@ -159,19 +159,29 @@ def hardware_address(number: int) -> str:
 
 
 def receive_together(interface: str, hold_ns: int) -> None:
-    """Let an interface hand segments of a stream up together, and take none to be split itself.
+    """Let an interface hand segments of a stream up together.
 
-    In its namespace, as `Namespaces.inside_each` enters it.
+    In its namespace, as `Namespaces.inside_each` enters it. veth does so with what comes from an
+    interface that sends segments only.
 
     Args:
         hold_ns: how long a segment may be held back for the next one.
     """
-    with socket(AF_INET, SOCK_DGRAM) as any_socket:
-        for command, value in ((_ETHTOOL_SGRO, 1), (_ETHTOOL_STSO, 0)):
-            setting = ctypes.create_string_buffer(struct.pack("II", command, value))
-            request = struct.pack("16sP", interface.encode(), ctypes.addressof(setting))
-            ioctl(any_socket, _SIOCETHTOOL, request)
+    _tell_interface(interface, _ETHTOOL_SGRO, 1)
     Path("/sys/class/net", interface, "gro_flush_timeout").write_text(str(hold_ns))
+
+
+def send_segments_only(interface: str) -> None:
+    """Let an interface take no bundle of segments to be split itself; in its namespace."""
+    _tell_interface(interface, _ETHTOOL_STSO, 0)
+
+
+def _tell_interface(interface: str, command: int, value: int) -> None:
+    """Set something of an interface in this thread's namespace (linux/ethtool.h)."""
+    setting = ctypes.create_string_buffer(struct.pack("II", command, value))
+    request = struct.pack("16sP", interface.encode(), ctypes.addressof(setting))
+    with socket(AF_INET, SOCK_DGRAM) as any_socket:
+        ioctl(any_socket, _SIOCETHTOOL, request)
 
 
 def _netlink_socket() -> socket:

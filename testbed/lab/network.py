@@ -30,6 +30,7 @@ from testbed.lab.namespaces import (
     Namespaces,
     hardware_address,
     receive_together,
+    send_segments_only,
 )
 from testbed.lab.requests import new_address, new_bridge, new_neighbour, new_route, set_link
 from testbed.network.model import Shape
@@ -72,7 +73,6 @@ no segmentation offload. Kernel patch 0002 makes it a bound: an unpatched kernel
 anew with every packet that arrives, and holds a stream's segment for up to 10 ms on a busy link.)
 """
 
-ROUTER = "router"
 TRUNK = "trunk"
 """A router's interface towards the other sites."""
 EXCHANGE = "exchange"
@@ -157,14 +157,14 @@ class Lab:
             ),
         )
 
-    def run(self, node: str, command: Sequence[str | Path], timeout_s: float | None = None) -> str:
+    def run(self, node: str, command: Sequence[str | Path]) -> str:
         """Run a program in a node and return what it printed.
 
         Raises:
             subprocess.CalledProcessError: it failed; its output is in the error.
         """
         with self.start(node, command, output=subprocess.PIPE) as process:
-            output, _ = process.communicate(timeout=timeout_s)
+            output, _ = process.communicate()
         text = output.decode(errors="replace")
         if process.returncode != 0:
             raise subprocess.CalledProcessError(process.returncode, list(command), text)
@@ -294,7 +294,7 @@ class Lab:
         return self._interfaces[node, interface].index
 
     def _directions(self) -> Iterator[Direction]:
-        joined = [link for link in self.plan.links if not _is_way(link)]
+        joined = [link for link in self.plan.links if not link.is_way]
         for link, (one, other) in zip(joined, self._pairs, strict=False):
             yield Direction(one.node, other.node, link, one.name, other.name)
             yield Direction(other.node, one.node, link, other.name, one.name)
@@ -303,7 +303,7 @@ class Lab:
         found = [
             Direction(sender, receiver, link, TRUNK, TRUNK)
             for link in self.plan.links
-            if _is_way(link)
+            if link.is_way
             for sender, receiver, _ in link.directions()
         ]
         yield from sorted(found, key=lambda way: way.sender)
@@ -371,16 +371,19 @@ class Lab:
 
         On links whose bundles cross as one they arrive so.
         """
-        interfaces: dict[str, list[str]] = defaultdict(list)
+        receiving, sending = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for direction in self.directions:
             if direction.receiver in nodes and not direction.shape.bundles:
-                interfaces[direction.receiver].append(direction.receiving_interface)
+                receiving[direction.receiver].append(direction.receiving_interface)
+                sending[direction.sender].append(direction.interface)
 
         def batch(node: str) -> None:
-            for interface in interfaces[node]:
+            for interface in sending[node]:
+                send_segments_only(interface)
+            for interface in receiving[node]:
                 receive_together(interface, ARRIVAL_HOLD_NS)
 
-        self._namespaces.inside_each(list(interfaces), batch)
+        self._namespaces.inside_each(list(dict.fromkeys([*receiving, *sending])), batch)
 
     def _lead(self, route: Sequence[str]) -> None:
         """Lead packets for a route's last node from hop to hop along it.
@@ -493,10 +496,10 @@ def interface_pairs(plan: Plan) -> Iterator[tuple[Interface, Interface]]:
         return Interface(node, name or own, next_index[node], hardware_address(next(numbers)))
 
     for link in plan.links:
-        if not _is_way(link):
+        if not link.is_way:
             host, other = link.ends
             # A router has hundreds of them: their names would be too long.
-            to_host = f"to-{host}" if plan.node(other).kind == ROUTER else None
+            to_host = f"to-{host}" if plan.node(other).kind == "router" else None
             yield interface(host), interface(other, to_host)
     for router in plan.of_kind("router"):
         port = f"site{block_of(str(router.address))}"
@@ -510,11 +513,6 @@ def _neighbour(index: int, neighbour: str, hardware: str, own: str) -> Iterator[
     """The requests that show an interface's only neighbour, for which nothing is asked about."""
     yield new_neighbour(index, neighbour, hardware)
     yield new_route(f"{neighbour}/32", oif=index, prefsrc=own, scope="link")
-
-
-def _is_way(link: Link) -> bool:
-    """Whether a link is a way between two sites, and so has no interfaces of its own."""
-    return link.roles == (ROUTER, ROUTER)
 
 
 @contextmanager

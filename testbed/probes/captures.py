@@ -37,9 +37,11 @@ def capture_pairs(plan: Plan, given: Collection[str]) -> tuple[str, ...]:
     """Pairs of roles as the user gave them, each once, in the order from the client's side.
 
     Raises:
-        InputError: the plan's topology has no such link.
+        InputError: the plan's topology has no such link, or one without interfaces of its own.
     """
-    known = {tuple(sorted(link.roles)): "-".join(link.roles) for link in plan.links}
+    known = {
+        tuple(sorted(link.roles)): "-".join(link.roles) for link in plan.links if not link.is_way
+    }
     pairs: dict[str, None] = {}
     for pair in given:
         roles = tuple(sorted(pair.split("-")))

@@ -54,11 +54,6 @@ class TrafficModel:
         """Payload of all transfers that begin together."""
         return self.transfer_bytes * self.at_once
 
-    @property
-    def least_transfer_s(self) -> float:
-        """How long one transfer takes if nothing but its pacing slows it down, in seconds."""
-        return self.transfer_bytes / self.rate_byte_per_s if self.rate_byte_per_s else 0.0
-
 
 _ALL = (
     TrafficModel("bulk", "5 MB, then at once the next", 5_000_000),
