@@ -150,7 +150,7 @@ def test_a_run_in_bundles(tmp_path: Path) -> None:
     scenario.write_text(SCENARIO + BUNDLES)
     run = run_scenario(tmp_path, str(scenario), "vanilla", 5)
     checks = {check.name: check for check in run.summary.checks}
-    assert checks["bundles crossed as one"].observed.startswith("so; ")
+    assert checks["bundles crossed as one"].observed.startswith("yes; ")
     assert checks["packets crossed one by one"].ok  # on the other links
     loss = checks["loss from exit to middle"]
     assert loss.ok

@@ -170,7 +170,7 @@ def crossing_checks(directions: Iterable[DirectionCounts]) -> Iterator[Check]:
             name="packets crossed one by one",
             expected=f"on {len(apart)} directions as many arrivals as departures,"
             f" at most {FULL_SIZE_PACKET_BYTES} bytes each",
-            observed="; ".join(bundled) or "so",
+            observed="; ".join(bundled) or "yes",
             ok=not bundled,
         )
     if whole:
@@ -181,7 +181,7 @@ def crossing_checks(directions: Iterable[DirectionCounts]) -> Iterator[Check]:
             name="bundles crossed as one",
             expected=f"on {len(whole)} directions as many arrivals as departures",
             observed="; ".join(taken_apart)
-            or f"so; {segments / max(1, bundles):.2f} segments a bundle",
+            or f"yes; {segments / max(1, bundles):.2f} segments a bundle",
             ok=not taken_apart,
         )
 

@@ -68,12 +68,20 @@ _ALL = (
     TrafficModel("bulk5mib", "5 MiB, then at once the next", 5 * 1024 * 1024),
     TrafficModel("upload", "5 MB to the server, then at once the next", 5_000_000, upload=True),
     # Liu and Lin's loads (Increasing bandwidth in Tor paths with multiple inter-relay connections,
-    # 2016), scaled so that a run of minutes has some of each: docs/mitigations.md.
-    TrafficModel("mctor-video", "9.6 MB in six pieces at once, a fifth", 1_600_000, at_once=6),
+    # 2016), scaled so that a run of minutes has some of each: docs/measurements.md, "Loads".
     TrafficModel(
-        "mctor-upload", "23.5 MB up in six pieces, a tenth", 3_916_667, upload=True, at_once=6
+        "mctor-video", "9.6 MB in six pieces at once, a fifth of MCTor's", 1_600_000, at_once=6
     ),
-    TrafficModel("mctor-files", "five files of 6.27 MB at once, a hundredth", 6_270_000, at_once=5),
+    TrafficModel(
+        "mctor-upload",
+        "23.5 MB up in six pieces, a tenth of MCTor's",
+        3_916_667,
+        upload=True,
+        at_once=6,
+    ),
+    TrafficModel(
+        "mctor-files", "five files of 6.27 MB at once, a hundredth of MCTor's", 6_270_000, at_once=5
+    ),
 )
 MODELS: Mapping[str, TrafficModel] = {model.name: model for model in _ALL}
 
