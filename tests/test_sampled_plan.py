@@ -13,7 +13,7 @@ from testbed.drawing import draw_scenario
 from testbed.errors import InputError
 from testbed.lab.calibration import calibrated_links
 from testbed.network.model import Shape
-from testbed.plan import make_plan
+from testbed.plan import make_plan, shortest_duration_s
 from testbed.plan_differences import differences
 from testbed.plan_model import Plan
 from testbed.results.invariants import connections_check, relay_connections, sharing_check
@@ -122,6 +122,19 @@ def test_addresses_of_thousands() -> None:
     assert len(set(addresses)) == 6 * MOST_HOSTS
     assert {block_of(address) for address in addresses} == {2}
     assert not {ipaddress.IPv4Address(one).packed[3] for one in addresses} & {0, 255}
+
+
+def test_the_shortest_duration_is_by_what_an_access_carries_to_its_client(plan: Plan) -> None:
+    """Accesses carry less up than down, and pages and files come down."""
+    loads = {"page": 8 * 320 * 1024, "bulk5mib": 8 * 5 * 1024 * 1024}
+    by_client = []
+    for client in plan.clients:
+        (link,) = (link for link in plan.links if link.ends[0] == client)
+        assert link.back.rate_bit_per_s == plan.node(client).rate_down_bit_per_s
+        transfer_s = loads[plan.traffic_by_client[client]] / (link.back.rate_bit_per_s or 0)
+        by_client.append(transfer_s + 4 * link.back.delay_ms / 1000)
+    assert shortest_duration_s(plan) == pytest.approx(max(by_client))
+    assert make_plan("SmallNetwork", "vanilla", duration="1 s").duration_s == 1
 
 
 def test_traffic_cannot_be_overridden() -> None:
