@@ -206,7 +206,13 @@ def check_output(path: Path) -> None:
 
 
 def _check_circuits(tor: Variant, policy: PlannedPolicy, file: Path) -> None:
-    """Refuse a variant that says how many circuits a client has, beside a policy that says so."""
+    """Refuse a variant that says which circuits a client has, beside a policy that says so."""
+    if tor.conflux and policy.text is not None:
+        raise InputError(
+            f"{label(file)}: {tor.name} has conflux = true, where Tor builds each client's linked"
+            f" sets itself; here the circuits are said by paths.policy = {shown(policy.name)}:"
+            " leave out one of them"
+        )
     if tor.parallel_circuits > 1 and policy.name != FIXED:
         raise InputError(
             f"{label(file)}: {tor.name} has parallel_circuits = {tor.parallel_circuits}, which are"

@@ -135,17 +135,28 @@ def test_a_policy_that_is_none(tmp_path: Path, policy: str, source: str | None, 
     assert "\n" not in str(caught.value)
 
 
-CLOSED = """
+CHOOSES = """
 from testbed.policies.interface import Circuit, Policy
 
-class Closed(Policy):
+class Mine(Policy):
     def choose(self, stream):
-        return Circuit("999", (), 0)
+        {}
 """
 
 
-def test_a_policy_that_gives_a_circuit_which_is_not_open(tmp_path: Path) -> None:
-    plan = make_plan(scenario(tmp_path, "mine.py", CLOSED), "vanilla")
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ('return Circuit("999", (), 0)', "choose() gave the circuit 999, which isn't open"),
+        ("self.client.circuits()", "choose() gave None, which is no circuit"),
+        ('return "999"', "choose() gave '999', which is no circuit"),
+        ("return 1 / 0", "ZeroDivisionError('division by zero')"),
+    ],
+)
+def test_a_policy_that_gives_no_circuit_for_a_stream(
+    tmp_path: Path, chosen: str, told: str
+) -> None:
+    plan = make_plan(scenario(tmp_path, "mine.py", CHOOSES.format(chosen)), "vanilla")
     controller = SimpleNamespace(add_event_listener=lambda *_: None)
     tor = SimpleNamespace(node=plan.node("client1"), controller=controller)
     network = SimpleNamespace(fingerprints={})
@@ -163,9 +174,34 @@ def test_a_policy_that_gives_a_circuit_which_is_not_open(tmp_path: Path) -> None
                 circ_id=None,
             )
         )
-    assert circuits.failure == (
-        "client1: policy mine: choose() gave the circuit 999, which isn't open"
-    )
+    assert circuits.failure == f"client1: policy mine: {told}"
+
+
+def test_a_policys_file_may_have_classes_of_its_own() -> None:
+    """Also those whose making looks for their module."""
+    own = """
+from __future__ import annotations
+from dataclasses import dataclass
+
+@dataclass
+class Load:
+    streams: int = 0
+"""
+    text = POLICY.read_text()
+    docstring_end = text.index('"""', 3) + 3
+    made = policy_class(text[:docstring_end] + own + text[docstring_end:], "mine.py")
+    assert made.__name__ == policy_class(text, POLICY.name).__name__
+
+
+def test_linked_sets_are_nothing_for_a_policy_of_ones_own(tmp_path: Path) -> None:
+    """Tor builds them: nobody would ask such a policy for its circuits."""
+    file = tmp_path / "Mine.toml"
+    two_paths = (PROJECT / "scenarios" / "TwoPaths.toml").read_text()
+    file.write_text(f'{two_paths}\n[paths]\npolicy = "{POLICY}"\n')
+    with pytest.raises(InputError, match="conflux has conflux = true, where Tor builds"):
+        make_plan(str(file), "conflux")
+    file.write_text(f'{two_paths}\n[paths]\npolicy = "tor"\n')
+    assert make_plan(str(file), "conflux").tor.conflux
 
 
 def test_a_drawn_network_has_no_fixed_paths(tmp_path: Path) -> None:

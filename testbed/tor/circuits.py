@@ -331,7 +331,8 @@ class PolicysCircuits(ClientCircuits):
             is_probe=event.target_port == PROBE_PORT,
         )
         circuit = self._asked_of_user(partial(self._policy.choose, stream))
-        if circuit is None:
+        if not isinstance(circuit, Circuit):
+            self._fail(f"choose() gave {circuit!r}, which is no circuit")
             return
         with self._lock:
             known = self._known.get(circuit.number)
