@@ -371,6 +371,27 @@ def test_without_exit_or_guard_nothing_is_drawn(
         draw(tmp_path, relays=relays)
 
 
+@pytest.mark.parametrize(
+    ("others", "relays", "told"),
+    [
+        (["Guard Exit"], 2, "relays = 2: a circuit has 3 of them: take at least so many"),
+        (["", "", ""], 3, "relays = 3: only one of those drawn is guard or exit, and no relay"),
+    ],
+)
+def test_without_a_circuit_nothing_is_drawn(
+    tmp_path: Path, others: list[str], relays: int, told: str
+) -> None:
+    """A private network's consensus may have two classes, or one."""
+    flags = ["Guard Exit", "Guard Exit", *others]
+    made = [MadeRelay(100, f"Fast {one}", "192.0.2.1") for one in flags]
+    with pytest.raises(InputError, match=rf"mine.toml: network\.{told}"):
+        draw(tmp_path, NETWORK.replace("relays = 4", f"relays = {relays}"), relays=made)
+    of_all = draw(
+        tmp_path, NETWORK.replace("relays = 4", f"relays = {len(made)}"), relays=made
+    ).network.of_kind("relay")
+    assert len(of_all) == len(made)
+
+
 def test_a_site_without_a_way_is_told(tmp_path: Path) -> None:
     text = FILES["round-trips.csv"].replace("aa,cc,300.0\n", "")
     write_places(tmp_path / "places", round_trips=text)
@@ -379,6 +400,7 @@ def test_a_site_without_a_way_is_told(tmp_path: Path) -> None:
     assert drawn.routes.path("router-aa", "router-cc") == ["router-aa", "router-bb", "router-cc"]
     write_places(tmp_path / "places", round_trips=text.replace("bb,cc,150.0\n", ""))
     told = r"mine.toml: network\.places = .*: round-trips.csv: the site aa has no way to cc: add a"
+    told += " line aa,cc,… .*, or take another seed$"
     with pytest.raises(InputError, match=told):
         draw(tmp_path)
 

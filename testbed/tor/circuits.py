@@ -17,6 +17,7 @@ from stem.control import Controller, EventType
 from stem.response.events import CircMinorEvent, CircuitEvent, StreamEvent
 
 from testbed.errors import TestbedError
+from testbed.network.model import HOPS
 from testbed.plan_model import TOR, Plan
 from testbed.policies.interface import PROBE_PORT, Circuit, Client, FixedPath, Policy, Relay, Stream
 from testbed.policies.parallel import ParallelCircuits
@@ -28,7 +29,6 @@ from testbed.tor.network import RunningTor, TorNetwork, wait_until
 BUILD_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 60.0
 
-HOPS = 3
 _ENDED = (CircStatus.FAILED, CircStatus.CLOSED)
 
 LEGS = 2
