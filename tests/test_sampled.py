@@ -326,6 +326,7 @@ def test_files_of_ones_own_are_drawn_from(tmp_path: Path) -> None:
         ("relays = 4", "relays = 7", "network.relays = 7: the consensus * has 6 with a weight"),
         ("relays = 4", "relays = 3", "network.relays = 3: take at least 4, one of each class: "),
         ("relays = 4", "relays = 0", "network.relays = 0 is wrong: it should be greater"),
+        ("clients = 20", "clients = 10001", "network.clients = 10001 is wrong: it should be less"),
         ("relays = 4", 'relays = "4"', 'network.relays = "4" is wrong: it should be a valid int'),
         ("clients = 20", "", "the key network.clients is missing"),
         ("clients = 20", "client = 20", "unknown key network.client: did you mean "),
