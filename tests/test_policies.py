@@ -18,6 +18,7 @@ from testbed.policies.reading import policy_class
 from testbed.recording import Record
 from testbed.toml_file import PROJECT
 from testbed.tor.circuits import PolicysCircuits
+from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
 from testbed.tor.network import RunningTor, TorNetwork
 
 EXAMPLE = PROJECT / "docs" / "examples" / "TwoCircuits.toml"
@@ -202,6 +203,24 @@ def test_linked_sets_are_nothing_for_a_policy_of_ones_own(tmp_path: Path) -> Non
         make_plan(str(file), "conflux")
     file.write_text(f'{two_paths}\n[paths]\npolicy = "tor"\n')
     assert make_plan(str(file), "conflux").tor.conflux
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_entry_guards_are_the_scenarios_to_say(tmp_path: Path, kept: bool) -> None:
+    """A Tor takes as entry guards only relays that serve a directory."""
+    file = tmp_path / "Mine.toml"
+    file.write_text(f"{SAMPLED.read_text()}\n[paths]\nentry_guards = {str(kept).lower()}\n")
+    plan = make_plan(str(file), "vanilla")
+    nobody = AuthorityIdentity("0" * 40, "0" * 40)
+    identities = {node.name: nobody for node in plan.of_kind("authority")}
+    lines = {
+        name: torrc(
+            plan, plan.node(name), TorFiles(name, tmp_path, tmp_path / "log"), identities
+        ).splitlines()
+        for name in ("client1", "relay1")
+    }
+    assert f"UseEntryGuards {int(kept)}" in lines["client1"]
+    assert f"DirCache {int(kept)}" in lines["relay1"]
 
 
 def test_a_drawn_network_has_no_fixed_paths(tmp_path: Path) -> None:
