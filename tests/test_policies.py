@@ -12,12 +12,14 @@ from machine import run_scenario
 from testbed.choices import STREAM_RULES
 from testbed.errors import InputError
 from testbed.plan import make_plan
+from testbed.plan_model import Plan
 from testbed.policies.interface import Circuit, FixedPath, Relay, Stream
 from testbed.policies.parallel import ParallelCircuits, hashing
 from testbed.policies.reading import policy_class
+from testbed.probes.in_effect import check_spread
 from testbed.recording import Record
 from testbed.toml_file import PROJECT
-from testbed.tor.circuits import PolicysCircuits
+from testbed.tor.circuits import Circuits, PolicysCircuits
 from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
 from testbed.tor.network import RunningTor, TorNetwork
 
@@ -145,6 +147,26 @@ class Mine(Policy):
 """
 
 
+NEW_STREAM = SimpleNamespace(
+    purpose="USER",
+    status="NEW",
+    id="7",
+    target="10.0.5.1:8888",
+    target_port=8888,
+    source_address="127.0.0.1",
+    source_port=40000,
+    circ_id=None,
+)
+
+
+def circuits_of_client1(plan: Plan, record: Record) -> PolicysCircuits:
+    """Those of a client whose Tor says nothing."""
+    controller = SimpleNamespace(add_event_listener=lambda *_: None)
+    tor = SimpleNamespace(node=plan.node("client1"), controller=controller)
+    network = SimpleNamespace(fingerprints={})
+    return PolicysCircuits(cast(RunningTor, tor), cast(TorNetwork, network), plan, record)
+
+
 @pytest.mark.parametrize(
     ("chosen", "told"),
     [
@@ -158,24 +180,26 @@ def test_a_policy_that_gives_no_circuit_for_a_stream(
     tmp_path: Path, chosen: str, told: str
 ) -> None:
     plan = make_plan(scenario(tmp_path, "mine.py", CHOOSES.format(chosen)), "vanilla")
-    controller = SimpleNamespace(add_event_listener=lambda *_: None)
-    tor = SimpleNamespace(node=plan.node("client1"), controller=controller)
-    network = SimpleNamespace(fingerprints={})
     with Record(tmp_path / "raw") as record:
-        circuits = PolicysCircuits(cast(RunningTor, tor), cast(TorNetwork, network), plan, record)
-        circuits._on_stream(
-            SimpleNamespace(
-                purpose="USER",
-                status="NEW",
-                id="7",
-                target="10.0.5.1:8888",
-                target_port=8888,
-                source_address="127.0.0.1",
-                source_port=40000,
-                circ_id=None,
-            )
-        )
+        circuits = circuits_of_client1(plan, record)
+        circuits._on_stream(NEW_STREAM)
     assert circuits.failure == f"client1: policy mine: {told}"
+
+
+@pytest.mark.parametrize("variant", ["vanilla", "mctor-3"])
+def test_a_stream_whose_circuit_has_ended_waits_for_the_runs_verdict(
+    tmp_path: Path, variant: str
+) -> None:
+    """A circuit that changed makes a run invalid, and doesn't throw it away."""
+    plan = make_plan("NoDropping", variant)
+    with Record(tmp_path / "raw") as record:
+        circuits = circuits_of_client1(plan, record)
+        circuits._on_stream(NEW_STREAM)
+        check = check_spread(plan, cast(Circuits, [circuits]))
+    assert circuits.failure is None
+    notes = (tmp_path / "raw" / "notes.jsonl").read_text()
+    assert "client1: stream 7 not attached: no open circuit" in notes
+    assert check.observed == "client1: "
 
 
 def test_a_policys_file_may_have_classes_of_its_own() -> None:

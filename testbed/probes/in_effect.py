@@ -164,7 +164,7 @@ def check_spread(plan: Plan, circuits: Circuits) -> Check:
         counts = [each.opened[circuit.number] for circuit in each.circuits()]
         spread.append(f"{each.client}: {' '.join(map(str, counts))}")
         unopened = each.given.total() - each.opened.total()
-        if max(counts) - min(counts) > 1 + unopened:
+        if max(counts, default=0) - min(counts, default=0) > 1 + unopened:
             wrong.append(each.client)
     return Check(
         name="streams on each circuit",

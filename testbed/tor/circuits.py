@@ -324,6 +324,10 @@ class PolicysCircuits(ClientCircuits):
             self._asked_of_user(partial(self._policy.circuit_closed, event.id))
 
     def _attach(self, event: StreamEvent) -> None:
+        if self._plan.policy.text is None and not self.circuits():
+            # What had been asked for has ended, and nothing asks anew: the run will say so.
+            self._record.note(f"{self.client}: stream {event.id} not attached: no open circuit")
+            return
         stream = Stream(
             number=event.id,
             source=f"{event.source_address}:{event.source_port}",
