@@ -25,7 +25,7 @@ def data_address(block: int, group: int, number: int) -> str:
     """A node's address on the emulated links.
 
     Args:
-        block: 0 in networks without sites, otherwise `site_block`.
+        block: 0 in networks without sites, otherwise the site's, from `FIRST_SITE_BLOCK` on.
         group: from 0.
         number: among those of its group, from 1 to `MOST_HOSTS`.
     """

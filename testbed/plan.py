@@ -219,7 +219,13 @@ def check_output(path: Path) -> None:
 
 
 def _check_circuits(tor: Variant, policy: PlannedPolicy, file: Path) -> None:
-    """Refuse a variant that says how many circuits a client has, beside a policy that says so."""
+    """Refuse a variant that says which circuits a client has, beside a policy that says so."""
+    if tor.conflux and policy.text is not None:
+        raise InputError(
+            f"{label(file)}: {tor.name} has conflux = true, where Tor builds each client's linked"
+            f" sets itself; here the circuits are said by paths.policy = {shown(policy.name)}:"
+            " leave out one of them"
+        )
     if tor.parallel_circuits > 1 and policy.name != FIXED:
         raise InputError(
             f"{label(file)}: {tor.name} has parallel_circuits = {tor.parallel_circuits}, which are"
@@ -472,27 +478,26 @@ def shortest_duration_s(plan: Plan) -> float:
     """The least time in which every client can complete one transfer, in seconds.
 
     That is two round trips (the stream's opening, then the request) and the time in which the
-    busiest link on the client's way carries one transfer of each client that uses it. It is a
-    bound: headers, slow start, Tor's window and competing streams come on top. Of a client whose
-    relays are not the plan's to say, the way is its own access link.
+    busiest link on the payload's way carries one transfer of each client whose payload takes it,
+    in the same direction. It is a bound: headers, slow start, Tor's window and competing streams
+    come on top. Of a client whose relays are not the plan's to say, the way is its own access link.
     """
-    access = {link.ends[0]: link.ends for link in plan.links}
-    routes = {
-        client: (client, *plan.paths[client], plan.server_of(client))
-        if client in plan.paths
-        else access[client]
-        for client in plan.clients
-    }
     shapes = {
         (here, there): shape for link in plan.links for here, there, shape in link.directions()
     }
-    load_bits: dict[frozenset[str], float] = dict.fromkeys(map(frozenset, shapes), 0.0)
-    ways = {client: list(pairwise(route)) for client, route in routes.items()}
-    for client, way in ways.items():
+    access = {link.ends[0]: link.ends for link in plan.links}
+    load_bits = dict.fromkeys(shapes, 0.0)
+    ways: list[list[tuple[str, str]]] = []
+    for client in plan.clients:
+        path = plan.paths.get(client)
+        route = (client, *path, plan.server_of(client)) if path else access[client]
+        model = MODELS[plan.traffic_by_client[client]]
+        way = list(pairwise(route if model.upload else route[::-1]))
         for hop in way:
-            load_bits[frozenset(hop)] += 8 * MODELS[plan.traffic_by_client[client]].load_bytes
+            load_bits[hop] += 8 * model.load_bytes
+        ways.append(way)
     return max(
-        max(load_bits[frozenset(hop)] / (shapes[hop].rate_bit_per_s or math.inf) for hop in way)
+        max(load_bits[hop] / (shapes[hop].rate_bit_per_s or math.inf) for hop in way)
         + 2 * sum(2 * shapes[hop].delay_ms for hop in way) / 1000
-        for way in ways.values()
+        for way in ways
     )

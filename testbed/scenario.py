@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
 )
 
+from testbed.addresses import MOST_HOSTS
 from testbed.errors import InputError
 from testbed.queue_disciplines import (
     CAKE_DIFFSERVS,
@@ -360,10 +361,10 @@ class NetworkKeys(ScenarioPart):
     """
 
     consensus: Text
-    relays: int = Field(ge=1, strict=True)
-    clients: int = Field(ge=1, strict=True)
-    servers: int = Field(ge=1, strict=True)
-    authorities: int = Field(3, ge=3, strict=True)
+    relays: int = Field(ge=1, le=MOST_HOSTS, strict=True)
+    clients: int = Field(ge=1, le=MOST_HOSTS, strict=True)
+    servers: int = Field(ge=1, le=MOST_HOSTS, strict=True)
+    authorities: int = Field(3, ge=3, le=MOST_HOSTS, strict=True)
     places: Text | None = None
     loss: Loss = 0.0
     queue_packets: Queue = Field(DISCIPLINES[FIFO].queue_packets, alias="queue")

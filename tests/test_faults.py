@@ -101,6 +101,26 @@ def test_a_relay_is_killed_while_measuring(
 
 
 @pytest.mark.experiment
+def test_a_circuit_is_closed_while_measuring(
+    listeners: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The streams that come after its end find no circuit, and the run goes on without them."""
+    fault = """
+from stem.control import Controller
+come_to("measuring", 2.0)
+with Controller.from_socket_file("/run/lab/client1/control") as client:
+    client.authenticate()
+    for circuit in client.get_circuits():
+        client.close_circuit(circuit.id)
+"""
+    with_fault(fault, listeners / "faulty.py", monkeypatch)
+    assert status_of(RUN) == cli.PREMISE_FAILED
+    failed = failed_checks(listeners / "run")
+    assert re.fullmatch(r"client1: CLOSED \d+", failed["circuits that changed"])
+    assert failed["shared link after measuring"].startswith("1 connection, 1 circuit,")
+
+
+@pytest.mark.experiment
 def test_the_authority_is_killed_after_measuring(
     listeners: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

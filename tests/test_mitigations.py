@@ -27,6 +27,8 @@ from testbed.probes.esp import check_esp
 from testbed.probes.in_effect import check_spread
 from testbed.probes.premise import SharedLink, expected_shared_link, kept_connections
 from testbed.results.checks import leg_checks
+from testbed.results.invariants import invariants, most_connections
+from testbed.results.tables import SCHEMAS, Tables
 from testbed.setup import host_kernel
 from testbed.tor.circuits import Circuits, PolicysCircuits
 from testbed.variant import Variant, read_variant
@@ -148,6 +150,27 @@ def test_what_the_shared_link_must_look_like(
     plan = planned(tmp_path, keys, extends="vanilla" if SEVERAL in keys else "pctls")
     assert expected_shared_link(plan) == expected
     assert kept_connections(plan) == kept
+
+
+@pytest.mark.parametrize(
+    ("extends", "keys", "most"),
+    [
+        ("vanilla", "", 1),
+        ("pctls", "", None),
+        ("vanilla", f"{SEVERAL}\nper_circuit_up_to = 3", 3),
+        ("pctls", 'patches = ["connections-per-pair.patch"]\nper_circuit_up_to = 3', 3),
+        ("pctls", 'patches = ["connections-per-pair.patch"]\nconnections_per_pair = 2', 2),
+    ],
+)
+def test_what_every_pair_of_relays_may_have(
+    tmp_path: Path, extends: str, keys: str, most: int | None
+) -> None:
+    plan = planned(tmp_path, keys, "SmallNetwork", extends)
+    tables = cast(Tables, SimpleNamespace(queues=polars.DataFrame(schema=SCHEMAS["queues"])))
+    (check,) = invariants(plan, tables)
+    assert most_connections(plan.tor) == most
+    assert check.name.startswith("most connections" if most else "relay connections with several")
+    assert check.bound == {"value": most or 0}
 
 
 def test_only_what_tor_reads_makes_another_bootstrapped_network(tmp_path: Path) -> None:

@@ -89,6 +89,15 @@ def test_what_is_wrong_in_a_file_is_told(
     assert name in str(caught.value)
 
 
+def test_more_countries_than_there_are_addresses_for_are_told(tmp_path: Path) -> None:
+    header, first, *_ = FILES["countries.csv"].splitlines()
+    codes = [f"{one}{other}" for one in "abcdefghij" for other in "abcdefghijklmnopqrstuvwxyz"]
+    lines = [first.replace("aa,0.5", f"{code},0.0") for code in codes[:255]]
+    write_places(tmp_path, countries="\n".join([header, *lines]))
+    with pytest.raises(InputError, match=r"countries\.csv: has 255 countries: there are addresses"):
+        read_places(tmp_path)
+
+
 def test_a_folder_without_places_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"countries\.csv: No such file .* distil-places makes"):
         read_places(tmp_path)

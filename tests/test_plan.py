@@ -236,6 +236,13 @@ def test_refuses_a_duration_too_short_for_a_transfer(scenario: Path) -> None:
     assert make_plan(str(scenario), "vanilla", duration="40.4 s").duration_s == 40.4
 
 
+def test_the_shortest_duration_counts_each_direction_by_itself(scenario: Path) -> None:
+    scenario.write_text(SCENARIO + '\n[clients]\nclient2 = "upload"\n')
+    # 5 MB one way and 5 MB the other way, each at 2 Mbit/s: 20 s, and two round trips of 0.2 s.
+    message = refused(str(scenario), "vanilla", duration="20.3 s")
+    assert "at least 20.4 s" in message
+
+
 def test_names_the_file_when_its_duration_is_too_short(scenario: Path) -> None:
     scenario.write_text(SCENARIO.replace("5 min", "1 s"))
     assert "mine.toml: duration 1 s is too short" in refused(str(scenario), "vanilla")

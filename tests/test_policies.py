@@ -12,12 +12,15 @@ from machine import run_scenario
 from testbed.choices import STREAM_RULES
 from testbed.errors import InputError
 from testbed.plan import make_plan
+from testbed.plan_model import Plan
 from testbed.policies.interface import Circuit, FixedPath, Relay, Stream
 from testbed.policies.parallel import ParallelCircuits, hashing
 from testbed.policies.reading import policy_class
+from testbed.probes.in_effect import check_spread
 from testbed.recording import Record
 from testbed.toml_file import PROJECT
-from testbed.tor.circuits import PolicysCircuits
+from testbed.tor.circuits import Circuits, PolicysCircuits
+from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
 from testbed.tor.network import RunningTor, TorNetwork
 
 EXAMPLE = PROJECT / "docs" / "examples" / "TwoCircuits.toml"
@@ -135,37 +138,113 @@ def test_a_policy_that_is_none(tmp_path: Path, policy: str, source: str | None, 
     assert "\n" not in str(caught.value)
 
 
-CLOSED = """
+CHOOSES = """
 from testbed.policies.interface import Circuit, Policy
 
-class Closed(Policy):
+class Mine(Policy):
     def choose(self, stream):
-        return Circuit("999", (), 0)
+        {}
 """
 
 
-def test_a_policy_that_gives_a_circuit_which_is_not_open(tmp_path: Path) -> None:
-    plan = make_plan(scenario(tmp_path, "mine.py", CLOSED), "vanilla")
+NEW_STREAM = SimpleNamespace(
+    purpose="USER",
+    status="NEW",
+    id="7",
+    target="10.0.5.1:8888",
+    target_port=8888,
+    source_address="127.0.0.1",
+    source_port=40000,
+    circ_id=None,
+)
+
+
+def circuits_of_client1(plan: Plan, record: Record) -> PolicysCircuits:
+    """Those of a client whose Tor says nothing."""
     controller = SimpleNamespace(add_event_listener=lambda *_: None)
     tor = SimpleNamespace(node=plan.node("client1"), controller=controller)
     network = SimpleNamespace(fingerprints={})
+    return PolicysCircuits(cast(RunningTor, tor), cast(TorNetwork, network), plan, record)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ('return Circuit("999", (), 0)', "choose() gave the circuit 999, which isn't open"),
+        ("self.client.circuits()", "choose() gave None, which is no circuit"),
+        ('return "999"', "choose() gave '999', which is no circuit"),
+        ("return 1 / 0", "ZeroDivisionError('division by zero')"),
+    ],
+)
+def test_a_policy_that_gives_no_circuit_for_a_stream(
+    tmp_path: Path, chosen: str, told: str
+) -> None:
+    plan = make_plan(scenario(tmp_path, "mine.py", CHOOSES.format(chosen)), "vanilla")
     with Record(tmp_path / "raw") as record:
-        circuits = PolicysCircuits(cast(RunningTor, tor), cast(TorNetwork, network), plan, record)
-        circuits._on_stream(
-            SimpleNamespace(
-                purpose="USER",
-                status="NEW",
-                id="7",
-                target="10.0.5.1:8888",
-                target_port=8888,
-                source_address="127.0.0.1",
-                source_port=40000,
-                circ_id=None,
-            )
-        )
-    assert circuits.failure == (
-        "client1: policy mine: choose() gave the circuit 999, which isn't open"
-    )
+        circuits = circuits_of_client1(plan, record)
+        circuits._on_stream(NEW_STREAM)
+    assert circuits.failure == f"client1: policy mine: {told}"
+
+
+@pytest.mark.parametrize("variant", ["vanilla", "mctor-3"])
+def test_a_stream_whose_circuit_has_ended_waits_for_the_runs_verdict(
+    tmp_path: Path, variant: str
+) -> None:
+    """A circuit that changed makes a run invalid, and doesn't throw it away."""
+    plan = make_plan("NoDropping", variant)
+    with Record(tmp_path / "raw") as record:
+        circuits = circuits_of_client1(plan, record)
+        circuits._on_stream(NEW_STREAM)
+        check = check_spread(plan, cast(Circuits, [circuits]))
+    assert circuits.failure is None
+    notes = (tmp_path / "raw" / "notes.jsonl").read_text()
+    assert "client1: stream 7 not attached: no open circuit" in notes
+    assert check.observed == "client1: "
+
+
+def test_a_policys_file_may_have_classes_of_its_own() -> None:
+    """Also those whose making looks for their module."""
+    own = """
+from __future__ import annotations
+from dataclasses import dataclass
+
+@dataclass
+class Load:
+    streams: int = 0
+"""
+    text = POLICY.read_text()
+    docstring_end = text.index('"""', 3) + 3
+    made = policy_class(text[:docstring_end] + own + text[docstring_end:], "mine.py")
+    assert made.__name__ == policy_class(text, POLICY.name).__name__
+
+
+def test_linked_sets_are_nothing_for_a_policy_of_ones_own(tmp_path: Path) -> None:
+    """Tor builds them: nobody would ask such a policy for its circuits."""
+    file = tmp_path / "Mine.toml"
+    two_paths = (PROJECT / "scenarios" / "TwoPaths.toml").read_text()
+    file.write_text(f'{two_paths}\n[paths]\npolicy = "{POLICY}"\n')
+    with pytest.raises(InputError, match="conflux has conflux = true, where Tor builds"):
+        make_plan(str(file), "conflux")
+    file.write_text(f'{two_paths}\n[paths]\npolicy = "tor"\n')
+    assert make_plan(str(file), "conflux").tor.conflux
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_entry_guards_are_the_scenarios_to_say(tmp_path: Path, kept: bool) -> None:
+    """A Tor takes as entry guards only relays that serve a directory."""
+    file = tmp_path / "Mine.toml"
+    file.write_text(f"{SAMPLED.read_text()}\n[paths]\nentry_guards = {str(kept).lower()}\n")
+    plan = make_plan(str(file), "vanilla")
+    nobody = AuthorityIdentity("0" * 40, "0" * 40)
+    identities = {node.name: nobody for node in plan.of_kind("authority")}
+    lines = {
+        name: torrc(
+            plan, plan.node(name), TorFiles(name, tmp_path, tmp_path / "log"), identities
+        ).splitlines()
+        for name in ("client1", "relay1")
+    }
+    assert f"UseEntryGuards {int(kept)}" in lines["client1"]
+    assert f"DirCache {int(kept)}" in lines["relay1"]
 
 
 def test_a_drawn_network_has_no_fixed_paths(tmp_path: Path) -> None:

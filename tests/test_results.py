@@ -22,6 +22,7 @@ from made_record import (
     finished,
     raw_rows,
     socket_sample,
+    stream_change,
     write_record,
 )
 from rich.console import Console
@@ -161,6 +162,22 @@ def test_what_is_in_a_run_directory(run: Path, plan: Plan) -> None:
     assert manifest["tor_version"] == "0.4.9.11"
     assert manifest["start"] == "2026-03-01T12:00:00+00:00"
     assert manifest["packages"]["polars"] == polars.__version__
+
+
+def test_a_transfers_circuit_is_found_where_its_start_is_told_late(
+    tmp_path: Path, plan: Plan, facts: MachineFacts
+) -> None:
+    """In runs of eight clients a stream was asked for up to 60 µs before its transfer began."""
+    port = FIRST_PORT + 1
+    streams = [
+        stream_change("client1", "8", 2.0 - 60e-6, "NEW", port=port),
+        stream_change("client1", "8", 2.1, "SUCCEEDED", "3"),
+        stream_change("client1", "9", 2.9, "NEW", port=port),
+        stream_change("client1", "9", 2.95, "SUCCEEDED", "4"),
+    ]
+    finished(tmp_path / "run", plan, facts, streams=streams)
+    transfers = read_run(tmp_path / "run").transfers
+    assert transfers.filter(client="client1")["circuit"].to_list() == [None, "3"]
 
 
 def test_reading_back(run: Path, plan: Plan) -> None:

@@ -53,7 +53,7 @@ def test_a_way_has_as_few_links_as_can_be_and_then_the_least_delay() -> None:
     )
     assert routes.path("a", "b") == ["a", "b"]
     assert routes.path("a", "e") == ["a", "c", "e"]
-    assert routes.next_hop("b", "d") == "a"
+    assert routes.path("b", "d") == ["b", "a", "d"]
     assert routes.round_trip_ms("a", "e") == 12
     assert routes.unreachable() is None
 

@@ -326,6 +326,7 @@ def test_files_of_ones_own_are_drawn_from(tmp_path: Path) -> None:
         ("relays = 4", "relays = 7", "network.relays = 7: the consensus * has 6 with a weight"),
         ("relays = 4", "relays = 3", "network.relays = 3: take at least 4, one of each class: "),
         ("relays = 4", "relays = 0", "network.relays = 0 is wrong: it should be greater"),
+        ("clients = 20", "clients = 10001", "network.clients = 10001 is wrong: it should be less"),
         ("relays = 4", 'relays = "4"', 'network.relays = "4" is wrong: it should be a valid int'),
         ("clients = 20", "", "the key network.clients is missing"),
         ("clients = 20", "client = 20", "unknown key network.client: did you mean "),
@@ -371,6 +372,27 @@ def test_without_exit_or_guard_nothing_is_drawn(
         draw(tmp_path, relays=relays)
 
 
+@pytest.mark.parametrize(
+    ("others", "relays", "told"),
+    [
+        (["Guard Exit"], 2, "relays = 2: a circuit has 3 of them: take at least so many"),
+        (["", "", ""], 3, "relays = 3: only one of those drawn is guard or exit, and no relay"),
+    ],
+)
+def test_without_a_circuit_nothing_is_drawn(
+    tmp_path: Path, others: list[str], relays: int, told: str
+) -> None:
+    """A private network's consensus may have two classes, or one."""
+    flags = ["Guard Exit", "Guard Exit", *others]
+    made = [MadeRelay(100, f"Fast {one}", "192.0.2.1") for one in flags]
+    with pytest.raises(InputError, match=rf"mine.toml: network\.{told}"):
+        draw(tmp_path, NETWORK.replace("relays = 4", f"relays = {relays}"), relays=made)
+    of_all = draw(
+        tmp_path, NETWORK.replace("relays = 4", f"relays = {len(made)}"), relays=made
+    ).network.of_kind("relay")
+    assert len(of_all) == len(made)
+
+
 def test_a_site_without_a_way_is_told(tmp_path: Path) -> None:
     text = FILES["round-trips.csv"].replace("aa,cc,300.0\n", "")
     write_places(tmp_path / "places", round_trips=text)
@@ -379,6 +401,7 @@ def test_a_site_without_a_way_is_told(tmp_path: Path) -> None:
     assert drawn.routes.path("router-aa", "router-cc") == ["router-aa", "router-bb", "router-cc"]
     write_places(tmp_path / "places", round_trips=text.replace("bb,cc,150.0\n", ""))
     told = r"mine.toml: network\.places = .*: round-trips.csv: the site aa has no way to cc: add a"
+    told += " line aa,cc,… .*, or take another seed$"
     with pytest.raises(InputError, match=told):
         draw(tmp_path)
 

@@ -15,7 +15,7 @@ from testbed.drawing import draw_scenario
 from testbed.errors import InputError
 from testbed.lab.calibration import calibrated_links
 from testbed.network.model import Shape
-from testbed.plan import make_plan
+from testbed.plan import make_plan, shortest_duration_s
 from testbed.plan_differences import differences
 from testbed.plan_model import Plan
 from testbed.results.invariants import connections_check, relay_connections, sharing_check
@@ -148,6 +148,19 @@ def test_a_topologys_role_is_refused_in_a_drawn_network() -> None:
     told = r"congestion_control\.exit: no node of sampled has this role: there are: client, relay,"
     with pytest.raises(InputError, match=told):
         congestion_control({"exit": "bbr"})
+
+
+def test_the_shortest_duration_is_by_what_an_access_carries_to_its_client(plan: Plan) -> None:
+    """Accesses carry less up than down, and pages and files come down."""
+    loads = {"page": 8 * 320 * 1024, "bulk5mib": 8 * 5 * 1024 * 1024}
+    by_client = []
+    for client in plan.clients:
+        (link,) = (link for link in plan.links if link.ends[0] == client)
+        assert link.back.rate_bit_per_s == plan.node(client).rate_down_bit_per_s
+        transfer_s = loads[plan.traffic_by_client[client]] / (link.back.rate_bit_per_s or 0)
+        by_client.append(transfer_s + 4 * link.back.delay_ms / 1000)
+    assert shortest_duration_s(plan) == pytest.approx(max(by_client))
+    assert make_plan("SmallNetwork", "vanilla", duration="1 s").duration_s == 1
 
 
 def test_traffic_cannot_be_overridden() -> None:

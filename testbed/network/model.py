@@ -17,6 +17,9 @@ Kind = Literal["client", "relay", "server", "authority", "router"]
 Flag = Literal["guard", "exit"]
 RelayClass = Literal["guard", "exit", "both", "middle"]
 
+HOPS = 3
+"""Relays of a circuit, none of them twice (path-spec)."""
+
 FULL_SIZE_PACKET_BYTES = 1514
 """An Ethernet frame with a payload of 1500 bytes, as the qdiscs of the links count it."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.addresses import MOST_SITES
 from testbed.errors import InputError, reason_of
 from testbed.toml_file import PROJECT, label, shown
 
@@ -122,6 +123,11 @@ def read_places(folder: Path = PLACES) -> Places:
         InputError: a file can't be read, or says something that can't be; the line is named.
     """
     countries = {country.code: country for country in _rows(folder / COUNTRIES, _country)}
+    if len(countries) > MOST_SITES:
+        raise InputError(
+            f"{label(folder / COUNTRIES)}: has {len(countries)} countries: there are addresses for"
+            f" {MOST_SITES}"
+        )
     total = math.fsum(country.users_share for country in countries.values())
     if abs(total - 1) > 1e-4:
         raise InputError(

@@ -50,10 +50,6 @@ class Routes:
             backwards.append(node)
         return [self._names[number] for number in reversed(backwards)]
 
-    def next_hop(self, node: str, destination: str) -> str:
-        """Where a node sends what is for another node."""
-        return self.path(node, destination)[1]
-
     def shapes(self, sender: str, receiver: str) -> list[Shape]:
         """What the links of the way do, in their order."""
         return [self._shapes[ends] for ends in pairwise(self.path(sender, receiver))]

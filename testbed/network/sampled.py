@@ -22,7 +22,17 @@ from numpy.typing import NDArray
 
 from testbed.errors import InputError
 from testbed.network.consensus import Consensus
-from testbed.network.model import RELAY_CLASSES, Flag, Kind, Link, Network, Node, Shape, Site
+from testbed.network.model import (
+    HOPS,
+    RELAY_CLASSES,
+    Flag,
+    Kind,
+    Link,
+    Network,
+    Node,
+    Shape,
+    Site,
+)
 from testbed.network.places import ROUND_TRIPS, Places
 from testbed.network.positions import relay_classes
 from testbed.network.routes import Routes
@@ -69,7 +79,8 @@ def draw_network(
 
     Raises:
         InputError: the consensus has too few relays, none that can be guard or exit, or tells no
-            countries; or a site has no way to another one.
+            countries; or so few are drawn that there is no circuit, or a site without a way to
+            another one.
     """
 
     def draw(purpose: str, *of: str) -> float:
@@ -77,6 +88,11 @@ def draw_network(
         return float(bits / 2**_FRACTION_BITS)
 
     of_relays = _draw_relays(consensus, places, relays, draw)
+    if sum(bool(relay.flags) for relay in of_relays) < 2:
+        raise InputError(
+            f"relays = {relays}: only one of those drawn is guard or exit, and no relay is twice in"
+            " a circuit: take more"
+        )
     nodes = [
         *of_relays,
         *_draw_users(places, "client", clients, draw),
@@ -194,6 +210,8 @@ def _check_relays(consensus: Consensus, sizes: Mapping[int, int], count: int) ->
             f"relays = {count}: take at least {classes}, one of each class:"
             f" {', '.join(RELAY_CLASSES)}"
         )
+    if count < HOPS:
+        raise InputError(f"relays = {count}: a circuit has {HOPS} of them: take at least so many")
 
 
 def _draw_users(places: Places, kind: Kind, count: int, draw: Draw) -> Iterator[Node]:
@@ -281,5 +299,6 @@ def _check_ways(network: Network, places: Places) -> None:
     first, second = (network.node(name).country for name in without)
     raise InputError(
         f'places = "{label(places.folder)}": {ROUND_TRIPS}: the site {first} has no way to'
-        f" {second}: add a line {first},{second},… with the round trip between them in ms"
+        f" {second}: add a line {first},{second},… with the round trip between them in ms, or take"
+        " another seed"
     )

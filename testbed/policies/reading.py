@@ -3,8 +3,9 @@
 What such a class is, is said in `testbed.policies.interface`.
 """
 
+import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from testbed.errors import InputError
 from testbed.plan_model import FIXED, TOR, PlannedPolicy
@@ -46,17 +47,18 @@ def policy_class(source: str, name: str) -> type[Policy]:
     Raises:
         InputError: the text fails, or it has no policy or several.
     """
-    module: dict[str, Any] = {"__name__": f"policies.{Path(name).stem}"}
+    module = ModuleType(f"policies.{Path(name).stem}")
+    sys.modules[module.__name__] = module  # where dataclasses look for it
     try:
-        exec(compile(source, name, "exec"), module)
+        exec(compile(source, name, "exec"), vars(module))
     except Exception as error:  # the file is the user's program: anything may come out of it
         raise InputError(f"can't be imported: {error!r}") from error
     classes = [
         value
-        for value in module.values()
+        for value in vars(module).values()
         if isinstance(value, type)
         and issubclass(value, Policy)
-        and value.__module__ == module["__name__"]
+        and value.__module__ == module.__name__
     ]
     if len(classes) != 1:
         raise InputError(

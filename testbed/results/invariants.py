@@ -20,15 +20,18 @@ def invariants(plan: Plan, tables: Tables) -> Iterator[Check]:
     if plan.shared_link:
         return
     used = relay_connections(tables.queues)
-    if plan.tor.premise == PER_CIRCUIT:
-        yield sharing_check(used)
-    else:
-        yield connections_check(tables.relays, most_connections(plan.tor))
+    most = most_connections(plan.tor)
+    yield sharing_check(used) if most is None else connections_check(tables.relays, most)
 
 
-def most_connections(tor: Tor) -> int:
-    """How many connections a relay may open to another."""
-    return tor.connections_per_pair or tor.per_circuit_up_to or 1
+def most_connections(tor: Tor) -> int | None:
+    """How many connections a relay may open to another; None: one for each circuit.
+
+    A number that the variant says holds whatever it extends, as on a shared link.
+    """
+    if most := tor.connections_per_pair or tor.per_circuit_up_to:
+        return most
+    return None if tor.premise == PER_CIRCUIT else 1
 
 
 def relay_connections(queues: polars.DataFrame) -> polars.DataFrame:

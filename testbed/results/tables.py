@@ -153,6 +153,10 @@ YOUNGER_TABLES = ("streams", "relays")
 
 _ASKS_WITHIN_S = 1.0
 """In what time after a transfer's beginning its stream is asked for, at the latest."""
+_TOLD_LATE_S = 0.1
+"""So late a transfer's beginning may be told: it is the time of a line that the generator writes at
+its end, less how long it took. In the machine that is some microseconds, and then the stream seems
+to be asked for before; no port is used again so soon."""
 
 _FROM_LOGS = ("transfers", "delivered")
 """Made of the generators' logs; the others of the experiment's rows."""
@@ -257,7 +261,12 @@ def _with_circuits(transfers: polars.DataFrame, streams: polars.DataFrame) -> po
     """
     begun = (
         streams.filter(status="NEW")
-        .select("client", "stream", start_s="time_s", port="source_port")
+        .select(
+            "client",
+            "stream",
+            start_s=polars.col("time_s") + _TOLD_LATE_S,
+            port="source_port",
+        )
         .sort("start_s")
     )
     carried = (
@@ -273,7 +282,7 @@ def _with_circuits(transfers: polars.DataFrame, streams: polars.DataFrame) -> po
             on="start_s",
             by=["client", "port"],
             strategy="forward",
-            tolerance=_ASKS_WITHIN_S,
+            tolerance=_ASKS_WITHIN_S + _TOLD_LATE_S,
             check_sortedness=False,
         )
         .join(carried, on=["client", "stream"], how="left", maintain_order="left")

@@ -17,6 +17,7 @@ from stem.control import Controller, EventType
 from stem.response.events import CircMinorEvent, CircuitEvent, StreamEvent
 
 from testbed.errors import TestbedError
+from testbed.network.model import HOPS
 from testbed.plan_model import TOR, Plan
 from testbed.policies.interface import PROBE_PORT, Circuit, Client, FixedPath, Policy, Relay, Stream
 from testbed.policies.parallel import ParallelCircuits
@@ -28,7 +29,6 @@ from testbed.tor.network import RunningTor, TorNetwork, wait_until
 BUILD_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 60.0
 
-HOPS = 3
 _ENDED = (CircStatus.FAILED, CircStatus.CLOSED)
 
 LEGS = 2
@@ -324,6 +324,10 @@ class PolicysCircuits(ClientCircuits):
             self._asked_of_user(partial(self._policy.circuit_closed, event.id))
 
     def _attach(self, event: StreamEvent) -> None:
+        if self._plan.policy.text is None and not self.circuits():
+            # What had been asked for has ended, and nothing asks anew: the run will say so.
+            self._record.note(f"{self.client}: stream {event.id} not attached: no open circuit")
+            return
         stream = Stream(
             number=event.id,
             source=f"{event.source_address}:{event.source_port}",
@@ -331,7 +335,8 @@ class PolicysCircuits(ClientCircuits):
             is_probe=event.target_port == PROBE_PORT,
         )
         circuit = self._asked_of_user(partial(self._policy.choose, stream))
-        if circuit is None:
+        if not isinstance(circuit, Circuit):
+            self._fail(f"choose() gave {circuit!r}, which is no circuit")
             return
         with self._lock:
             known = self._known.get(circuit.number)
