@@ -66,7 +66,7 @@ with running_lab(plan) as lab:
     listening = lab.start(relay.name, ["iperf3", "-s", "-1"])
     lab.wait_for_server(relay.name, 5201)
     see = ["tcpdump", "-i", interface, "-Q", "in", "-s", "60", "-Z", "root", "-w", "-", "tcp"]
-    with Path("/tmp/arrivals").open("wb") as output:
+    with Path("/run/arrivals").open("wb") as output:
         seeing = lab.start(relay.name, see, output=output, errors=subprocess.DEVNULL)
     time.sleep(1)
     lab.run(server.name, ["iperf3", "-c", relay.address, "-t", "1"])
@@ -74,7 +74,7 @@ with running_lab(plan) as lab:
     for process in (seeing, listening):
         process.terminate()
         process.wait()
-packets, at, lengths = Path("/tmp/arrivals").read_bytes(), 24, []
+packets, at, lengths = Path("/run/arrivals").read_bytes(), 24, []
 while at < len(packets):
     kept, length = struct.unpack_from("<II", packets, at + 8)
     lengths.append(length)

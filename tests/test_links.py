@@ -48,7 +48,7 @@ said = {
     "fq_codel": dict(target_us=3000, interval_us=50_000, ecn=False, ce_threshold_us=2000, flows=64,
                      quantum_bytes=3000, memory_limit_bytes=2**20, drop_batch=8),
     "codel": dict(target_us=4000, interval_us=60_000, ecn=True, ce_threshold_us=2000),
-    "pie": dict(target_us=20_000, tupdate_us=30_000, alpha=4, beta=16, ecn=True, bytemode=True),
+    "pie": dict(target_us=20_000, tupdate_us=32_000, alpha=4, beta=16, ecn=True, bytemode=True),
     "cake": dict(rtt_us=50_000, isolation="dual-dsthost", diffserv="besteffort", ack_filter=True,
                  memory_limit_bytes=2**20),
     "sfq": dict(flows=64, depth=20, divisor=256, quantum_bytes=3028, perturb_s=7, headdrop=True),
@@ -93,7 +93,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "codel": {"limit": 99, "target": 3999, "interval": 59_999, "ce_threshold": 1999, "ecn": True},
     "pie": {
-        **{"limit": 99, "target": 20_000, "tupdate": 30_000},
+        **{"limit": 99, "target": 20_000, "tupdate": 32_000},
         **{"alpha": 4, "beta": 16, "ecn": True, "bytemode": True},
     },
     # Its rate is HTB's, and what comes in bundles stays in bundles.

@@ -166,7 +166,9 @@ def test_what_every_pair_of_relays_may_have(
     tmp_path: Path, extends: str, keys: str, most: int | None
 ) -> None:
     plan = planned(tmp_path, keys, "SmallNetwork", extends)
-    tables = cast(Tables, SimpleNamespace(queues=polars.DataFrame(schema=SCHEMAS["queues"])))
+    names = ("queues", "relays")
+    empty = {name: polars.DataFrame(schema=SCHEMAS[name]) for name in names}
+    tables = cast(Tables, SimpleNamespace(**empty))
     (check,) = invariants(plan, tables)
     assert most_connections(plan.tor) == most
     assert check.name.startswith("most connections" if most else "relay connections with several")
