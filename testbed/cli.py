@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
 def _nobody_reads() -> bool:
     """Whether what we print goes to a pipe whose reader has seen enough, such as `head`.
 
-    Then nothing is printed any more, what waits to be included.
+    Then whatever is still to be printed is thrown away, so that it can't fail again at the end.
     """
     reader = select.poll()
     reader.register(sys.stdout, 0)
