@@ -321,7 +321,9 @@ def _network(given: argparse.Namespace, messages: Console) -> int:
     from testbed.drawing import read_source
     from testbed.network import show
     from testbed.network.summary import over_seeds, summary
+    from testbed.plan import check_seed
 
+    check_seed(given.seed)
     if given.seeds and given.map:
         raise InputError("--map draws the network of one --seed: leave --seeds out")
     source = read_source(given.scenario)
@@ -642,10 +644,11 @@ def _parser() -> argparse.ArgumentParser:
         description='For scenarios with topology = "sampled". Starts no virtual machine.',
     )
     network.add_argument("scenario", help=_SCENARIO_HELP)
-    network.add_argument(
-        "--seed", type=_whole(0), default=1, help="the seed that draws the network (default: 1)"
+    seeds = network.add_mutually_exclusive_group()
+    seeds.add_argument(
+        "--seed", type=int, default=1, help="the seed that draws the network (default: 1)"
     )
-    network.add_argument(
+    seeds.add_argument(
         "--seeds",
         type=_whole(2),
         metavar="N",

@@ -129,6 +129,7 @@ def run_experiment(
         checks += checks_after(plan, network, circuits, before)
         for check in checks:
             record.checks.add(check.model_dump())
+        circuits.check()
         record.step("done")
 
 

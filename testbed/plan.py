@@ -81,7 +81,7 @@ def make_plan(
     Raises:
         InputError: one of them isn't there, or can't be run as it says.
     """
-    _check_seed(seed)
+    check_seed(seed)
     tor = read_variant(variant)
     made = _of_sampled if is_sampled(scenario_file(scenario)) else _of_topology
     said, file, parts = made(scenario, tor, seed, traffic, changes or {})
@@ -107,6 +107,12 @@ def make_plan(
 
 Parts = Mapping[str, Any]
 """What a plan says of a network and its clients, by the names of `Plan`'s keys."""
+
+
+def check_seed(seed: object) -> None:
+    """InputError if it can't be a run's."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= LARGEST_SEED:
+        raise InputError(f"--seed {shown(seed)} is no whole number from 0 to {LARGEST_SEED}")
 
 
 def _of_topology(
@@ -232,11 +238,6 @@ def _check_circuits(tor: Variant, policy: PlannedPolicy, file: Path) -> None:
             f' by the topology\'s paths (paths.policy = "{FIXED}"); here the circuits are said by'
             f" paths.policy = {shown(policy.name)}: leave out one of them"
         )
-
-
-def _check_seed(seed: object) -> None:
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= LARGEST_SEED:
-        raise InputError(f"--seed {shown(seed)} is no whole number from 0 to {LARGEST_SEED}")
 
 
 def _given_duration_s(duration: str | float) -> float:

@@ -202,12 +202,17 @@ def test_damaged_tarball_is_refused(tmp_path: Path) -> None:
         builds.unpack(tarball, tmp_path / "tree", tmp_path / "log")
 
 
-def test_patch_that_does_not_fit_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "changes"),
+    [("one\n", "@@ -1 +1 @@\n-two\n+three\n"), ("one\ntwo\n", "@@ -1,2 +1 @@\n 1\n-two\n")],
+    ids=["another line", "other lines around it"],
+)
+def test_patch_that_does_not_fit_is_named(tmp_path: Path, before: str, changes: str) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
-    (tree / "file.c").write_text("one\n")
+    (tree / "file.c").write_text(before)
     patch = tmp_path / "misfit.patch"
-    patch.write_text("--- a/file.c\n+++ b/file.c\n@@ -1 +1 @@\n-two\n+three\n")
+    patch.write_text(f"--- a/file.c\n+++ b/file.c\n{changes}")
     with pytest.raises(
         TestbedError, match=r"misfit\.patch does not fit toy 1\.0 in file\.c: the log"
     ):

@@ -10,17 +10,21 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import plugins, sched_netem, tcmsg
 from stem import SocketClosed
 from stem.control import EventType
 from stem.response.events import LogEvent
+from waiting import wait_for
 
 from testbed.errors import TestbedError
 from testbed.lab import links
 from testbed.plan import make_plan
 from testbed.tor import control
+from testbed.tor.network import RunningTor, TorNetwork
 
 ANSWERS = {
     b"PROTOCOLINFO": b"250-PROTOCOLINFO 1\r\n250-AUTH METHODS=NULL\r\n250 OK\r\n",
@@ -142,3 +146,17 @@ def test_listeners_get_events_and_may_ask(
         while not heard and time.monotonic() < end_s:
             time.sleep(0.01)
     assert heard == ["hello "]
+
+
+def test_a_listener_that_fails_is_told(control_port: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """stem would only log it, and a run would lack rows without a word."""
+    monkeypatch.setitem(ANSWERS, b"GETINFO", b"250-version=0.4.9.11\r\n250 OK\r\n")
+    with control.connected("guard1", control_port) as controller:
+        network = TorNetwork(
+            {"guard1": cast(RunningTor, SimpleNamespace(controller=controller))}, {}
+        )
+        network.check()
+        controller.add_event_listener(lambda _event: [][1], EventType.NOTICE)
+        wait_for(lambda: controller.failure is not None, "the event")
+        with pytest.raises(TestbedError, match=r"^guard1: its event 'NOTICE hello': IndexError"):
+            network.check()

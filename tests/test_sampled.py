@@ -453,6 +453,26 @@ def test_the_command_over_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert (rows[0]["least"], rows[0]["greatest"]) == (min(guards), max(guards))
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--seed", "3000000000"), "--seed 3000000000 is no whole number from 0 to 2147483647"),
+        (("--seed", "-1"), "--seed -1 is no whole number"),
+    ],
+)
+def test_seeds_that_no_run_can_have(
+    options: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of("SmallNetwork", *options) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_one_seed_or_many(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        status_of("SmallNetwork", "--seed", "2", "--seeds", "3")
+    assert "not allowed with argument --seed" in capsys.readouterr().err
+
+
 def test_the_map_shows_every_country_and_is_the_same_each_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

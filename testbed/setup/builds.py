@@ -208,7 +208,9 @@ def apply_patch(patch: Path, title: str, folder: Path, log: Path) -> None:
     Raises:
         TestbedError: it does not fit; names the patch, the source, and the files that it meant.
     """
-    arguments = ["patch", "--strip=1", "--batch", "--forward", "--input", str(patch.absolute())]
+    # Without fuzz: lines around a change that are unlike the patch's may mean another place.
+    arguments = ["patch", "--strip=1", "--batch", "--forward", "--fuzz=0"]
+    arguments += ["--input", str(patch.absolute())]
     try:
         run_logged(arguments, log, folder=folder)
     except TestbedError as error:

@@ -452,6 +452,7 @@ class Circuits:
             kind = ClientCircuits
         elif plan.tor.conflux:
             kind = LinkedSet
+        self._network = network
         self._circuits = [kind(network[client], network, plan, record) for client in plan.clients]
 
     def __iter__(self) -> Iterator[ClientCircuits]:
@@ -486,7 +487,8 @@ class Circuits:
         return {one.client: one.state() for one in self}
 
     def check(self) -> None:
-        """TestbedError if a policy has failed."""
+        """TestbedError if a policy has failed, or the handling of an event."""
+        self._network.check()
         if failure := next((one.failure for one in self if one.failure), None):
             raise TestbedError(failure)
 

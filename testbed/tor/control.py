@@ -14,6 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import stem.response
 from stem import ControllerError, SocketClosed, SocketError
 from stem.control import Controller
 from stem.socket import ControlSocketFile, recv_message
@@ -28,7 +29,7 @@ _EVENT = "650"
 """The status of what a Tor says without being asked (control-spec, "Asynchronous events")."""
 
 
-def connected(tor: str, control_socket: Path) -> Controller:
+def connected(tor: str, control_socket: Path) -> "ControlConnection":
     """A control connection that is let in.
 
     Args:
@@ -38,7 +39,7 @@ def connected(tor: str, control_socket: Path) -> Controller:
         TestbedError: there is none, or no answer.
     """
     try:
-        controller = _Controller(tor, ControlSocketFile(str(control_socket)))
+        controller = ControlConnection(tor, ControlSocketFile(str(control_socket)))
     except SocketError as error:
         raise TestbedError(f"no control connection through {control_socket}: {error}") from error
     controller.authenticate()
@@ -124,14 +125,17 @@ _EVENTS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="events")
 the reader's: who handles an event may ask the Tor something, and wait for the answer."""
 
 
-class _Controller(Controller):  # type: ignore[misc]  # stem has no types
-    """A control connection without threads of its own.
+class ControlConnection(Controller):  # type: ignore[misc]  # stem has no types
+    """A control connection without threads of its own, which loses no error of an event's handling.
 
-    stem has two for each: one that reads, and one that looks for events twenty times a second.
-    What it calls to start them, and the queue in which they leave answers, are private to stem 1.8.
+    stem has two threads for each: one that reads, and one that looks for events twenty times a
+    second. What it calls to start them, and the queue in which they leave answers, are private to
+    stem 1.8; so is what calls the listeners, which only logs what they raise.
     """
 
     def __init__(self, tor: str, control_socket: ControlSocketFile) -> None:
+        self.failure: str | None = None
+        """The first error of a listener, or of an event that can't be read."""
         self._tor = tor
         self._framing = Framing()
         super().__init__(control_socket)
@@ -172,3 +176,13 @@ class _Controller(Controller):  # type: ignore[misc]  # stem has no types
             _EVENTS.submit(self._handle_event, message)
         else:
             self._reply_queue.put(message)
+
+    def _handle_event(self, event: Any) -> None:  # noqa: ANN401  # stem has no types
+        try:
+            stem.response.convert("EVENT", event)
+            with self._event_listeners_lock:
+                listeners = list(self._event_listeners.get(event.type, ()))
+            for listener in listeners:
+                listener(event)
+        except Exception as error:
+            self.failure = self.failure or f"{self._tor}: its event {str(event)!r}: {error!r}"

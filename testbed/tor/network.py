@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 from stem import DescriptorUnavailable
-from stem.control import Controller
 
 from testbed.choices import CONGESTION_CONTROL_OPTION, asks_for_congestion_control
 from testbed.errors import TestbedError
@@ -30,7 +29,7 @@ from testbed.tor.configuration import (
     has_weights,
     torrc,
 )
-from testbed.tor.control import connected
+from testbed.tor.control import ControlConnection, connected
 
 POLL_INTERVAL_S = 0.5
 LAST_WORDS = 5
@@ -79,7 +78,7 @@ class RunningTor:
     node: Node
     files: TorFiles
     process: subprocess.Popen[bytes]
-    controller: Controller
+    controller: ControlConnection
 
     def has_ended(self) -> bool:
         """Whether the process is gone."""
@@ -117,6 +116,12 @@ class TorNetwork:
             for name, tor in self.tors.items()
             if tor.node.kind == "relay"
         }
+
+    def check(self) -> None:
+        """TestbedError if an event of a Tor could not be handled."""
+        failures = (tor.controller.failure for tor in self.tors.values())
+        if failure := next(filter(None, failures), None):
+            raise TestbedError(failure)
 
     def ended(self) -> list[str]:
         """The Tors that have ended although nobody asked them to."""
@@ -353,7 +358,7 @@ def _say_weights(plan: Plan, network: TorNetwork) -> None:
         network[authority.name].files.bandwidths.write_text("".join(lines))
 
 
-def _let_vote(fingerprints: Mapping[str, str], authorities: Sequence[Controller]) -> None:
+def _let_vote(fingerprints: Mapping[str, str], authorities: Sequence[ControlConnection]) -> None:
     """Wait until the authorities know all relays, and let them hold their first vote soon after.
 
     Not at once: they count a relay as running only after a connection to it.
@@ -375,7 +380,7 @@ def _let_vote(fingerprints: Mapping[str, str], authorities: Sequence[Controller]
         authority.set_conf("TestingV3AuthInitialVotingInterval", f"{FIRST_VOTE_INTERVAL_S} seconds")
 
 
-def _wait_for_consensus(plan: Plan, network: TorNetwork, authority: Controller) -> None:
+def _wait_for_consensus(plan: Plan, network: TorNetwork, authority: ControlConnection) -> None:
     def missing() -> Iterator[str]:
         try:
             listed = {
@@ -416,7 +421,7 @@ def _others(network: TorNetwork, node: Node) -> list[str]:
     return [one for relay, one in network.fingerprints.items() if relay != node.name]
 
 
-def _knows(controller: Controller, fingerprints: Sequence[str]) -> bool:
+def _knows(controller: ControlConnection, fingerprints: Sequence[str]) -> bool:
     """Whether a Tor has the descriptors of all these relays.
 
     One question, and not one for each: for most of the time it has all or none of them.
