@@ -42,6 +42,7 @@ class Source:
                 clients=keys.clients,
                 servers=keys.servers,
                 authorities=keys.authorities,
+                relay_rates=keys.relay_rates,
                 loss=keys.loss,
                 queue_packets=keys.queue_packets,
                 seed=seed,

@@ -168,6 +168,7 @@ def _of_sampled(
         "traffic_overridden": False,
         "competing": (),
         "watched": said.watch and watched_pairs(said.watch, file, expected_use(drawn)),
+        "relay_rates": None if said.network.relay_rates == 1 else said.network.relay_rates,
     }
     return said, file, {**parts, **sampled_parts(drawn)}
 

@@ -175,6 +175,7 @@ class Plan(PlanPart):
         paths: guard, middle and exit of each client's circuit, where the topology says them.
         shared_link: the nodes at the ends of the link that all circuits cross, if there is one.
         watched: the pairs of relays that the scenario names; None where it says nothing of it.
+        relay_rates: the share of its rate that each relay of a drawn network has; None for all.
         bandwidth_weights: those that follow from the relays' weights, and must be in the consensus.
         server_by_client: the server of each client; of a client that isn't there, the first one.
         traffic_by_client, congestion_control: by the node's name.
@@ -195,6 +196,7 @@ class Plan(PlanPart):
     paths: dict[str, tuple[str, str, str]] = {}
     shared_link: tuple[str, str] | None = None
     watched: tuple[tuple[str, str], ...] | None = None
+    relay_rates: float | None = None
     policy: PlannedPolicy = PlannedPolicy()
     bandwidth_weights: dict[str, int] = {}
     server_by_client: dict[str, str] = {}

@@ -355,13 +355,15 @@ class NetworkKeys(ScenarioPart):
     """What a network is drawn from, and how many there are of each kind of node.
 
     `consensus` is a name of those that come with the project or a file's path, `places` a folder
-    like places/ of the project, both relative to the scenario's file. `loss` is that of each
-    direction of each link between two sites. Measured weights come into a consensus only if three
-    authorities or more vote for them (dir-spec, "Computing a consensus from a set of votes").
+    like places/ of the project, both relative to the scenario's file. `relay_rates` is the share of
+    its rate that each relay has, `loss` that of each direction of each link between two sites.
+    Measured weights come into a consensus only if three authorities or more vote for them
+    (dir-spec, "Computing a consensus from a set of votes").
     """
 
     consensus: Text
     relays: int = Field(ge=1, le=MOST_HOSTS, strict=True)
+    relay_rates: Share = 1.0
     clients: int = Field(ge=1, le=MOST_HOSTS, strict=True)
     servers: int = Field(ge=1, le=MOST_HOSTS, strict=True)
     authorities: int = Field(3, ge=3, le=MOST_HOSTS, strict=True)

@@ -26,7 +26,7 @@ from testbed.network import distilled
 from testbed.network.bandwidth_weights import bandwidth_weights, totals
 from testbed.network.consensus import Consensus
 from testbed.network.drawn import Drawn
-from testbed.network.model import RELAY_CLASSES, Network
+from testbed.network.model import RELAY_CLASSES, Network, Node
 from testbed.network.places import read_places
 from testbed.network.positions import relay_classes
 from testbed.network.sampled import draw_network, shared_out, traffic_by_client
@@ -149,6 +149,25 @@ def test_rates_are_those_of_weights_and_countries(large: list[Drawn]) -> None:
                 assert rates == (None, None)
             case _:
                 assert rates == (1_000_000_000, 1_000_000_000)
+
+
+def test_relays_may_have_a_share_of_their_rates(tmp_path: Path) -> None:
+    """All else stays as it is: whoever has a tenth is ten times as busy."""
+    whole = draw(tmp_path, NETWORK).network
+    tenth = draw(tmp_path, NETWORK + 'relay_rates = "10 %"\n').network
+    for one, other in zip(whole.nodes, tenth.nodes, strict=True):
+        share = 0.1 if one.kind == "relay" else 1
+        for rate in ("rate_up_bit_per_s", "rate_down_bit_per_s"):
+            expected = round(share * value) if (value := getattr(one, rate)) else None
+            assert getattr(other, rate) == expected
+        assert without_rates(one) == without_rates(other)
+    assert [link.there.delay_ms for link in whole.links] == [
+        link.there.delay_ms for link in tenth.links
+    ]
+
+
+def without_rates(node: Node) -> Node:
+    return node.model_copy(update={"rate_up_bit_per_s": None, "rate_down_bit_per_s": None})
 
 
 def test_ways_are_as_long_as_was_measured(large: list[Drawn]) -> None:
@@ -332,6 +351,11 @@ def test_files_of_ones_own_are_drawn_from(tmp_path: Path) -> None:
         ("clients = 20", "client = 20", "unknown key network.client: did you mean "),
         ('"places"', '"nowhere"', "network.places: places: *nowhere/countries.csv: No such file"),
         ("servers = 3", 'servers = 3\nloss = "100 %"', 'network.loss = "100 %" loses every packet'),
+        (
+            "relays = 4",
+            'relays = 4\nrelay_rates = "0 %"',
+            "network.relay_rates = 0 %: a relay of weight * would have 0 bit/s, where 1000 is",
+        ),
         (
             'page = "95 %"',
             'page = "94 %"',

@@ -42,6 +42,9 @@ from testbed.toml_file import label, shown
 SERVER_RATE_BIT_PER_S = 1_000_000_000
 """Of servers and authorities, so that they are no bottleneck: tornettools' servers have as much."""
 
+_LEAST_RATE_BIT_PER_S = 1000
+"""Of a relay, as of the links of other scenarios."""
+
 _FRACTION_BITS = 53
 """Of a draw between 0 and 1: as many as a float holds."""
 
@@ -65,6 +68,7 @@ def draw_network(
     clients: int,
     servers: int,
     authorities: int = 1,
+    relay_rates: float = 1.0,
     loss: float = 0.0,
     queue_packets: int = 1000,
     seed: int,
@@ -74,20 +78,21 @@ def draw_network(
     Args:
         consensus: with the countries of its relays.
         relays, clients, servers, authorities: how many.
+        relay_rates: the share of its rate that each relay has.
         loss: the share of packets lost in each direction of each link between two sites.
         queue_packets: of each link.
 
     Raises:
         InputError: the consensus has too few relays, none that can be guard or exit, or tells no
             countries; or so few are drawn that there is no circuit, or a site without a way to
-            another one.
+            another one; or a relay's rate would be below the least possible.
     """
 
     def draw(purpose: str, *of: str) -> float:
         bits = derived_seed(seed, f"network {purpose}", *of, bits=_FRACTION_BITS)
         return float(bits / 2**_FRACTION_BITS)
 
-    of_relays = _draw_relays(consensus, places, relays, draw)
+    of_relays = _draw_relays(consensus, places, relays, relay_rates, draw)
     if sum(bool(relay.flags) for relay in of_relays) < 2:
         raise InputError(
             f"relays = {relays}: only one of those drawn is guard or exit, and no relay is twice in"
@@ -149,7 +154,9 @@ def drawable(consensus: Consensus, places: Places) -> pl.DataFrame:
     )
 
 
-def _draw_relays(consensus: Consensus, places: Places, count: int, draw: Draw) -> list[Node]:
+def _draw_relays(
+    consensus: Consensus, places: Places, count: int, rates: float, draw: Draw
+) -> list[Node]:
     relays = drawable(consensus, places)
     classes, weights = relay_classes(relays), relays["weight"].to_numpy().astype(np.int64)
     sizes = {number: int((classes == number).sum()) for number in _FLAGS}
@@ -164,9 +171,19 @@ def _draw_relays(consensus: Consensus, places: Places, count: int, draw: Draw) -
     nodes: list[Node] = []
     for place, (number, one) in enumerate(drawn, start=1):
         country, weight = relays["country"][one], int(weights[one])
-        rate = places.relay_rate_bit_per_s(weight)
+        rate = _relay_rate(places, weight, rates)
         nodes.append(_node("relay", place, country, rate, rate, _FLAGS[number], weight))
     return nodes
+
+
+def _relay_rate(places: Places, weight: int, share: float) -> int:
+    rate = round(share * places.relay_rate_bit_per_s(weight))
+    if rate < _LEAST_RATE_BIT_PER_S:
+        raise InputError(
+            f"relay_rates = {100 * share:g} %: a relay of weight {weight} would have {rate} bit/s,"
+            f" where {_LEAST_RATE_BIT_PER_S} is the least: write more"
+        )
+    return rate
 
 
 def _draw_class(

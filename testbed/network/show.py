@@ -68,9 +68,13 @@ def _classes(classes: Sequence[ClassSummary]) -> Table:
             str(one.consensus_relays),
             f"{one.weight_percent:.1f}",
             f"{one.consensus_weight_percent:.1f}",
-            *(_NOTHING if rate is None else f"{rate:.0f}" for rate in rates),
+            *(_NOTHING if rate is None else _shown_rate(rate) for rate in rates),
         )
     return table
+
+
+def _shown_rate(rate_mbit_per_s: float) -> str:
+    return f"{rate_mbit_per_s:.{1 if rate_mbit_per_s < 10 else 0}f}"
 
 
 def _weights(of: NetworkSummary) -> Table:
