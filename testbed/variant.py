@@ -92,6 +92,10 @@ FORBIDDEN_OPTIONS = {
 }
 """Why a variant may not set an option, by the option in lower case."""
 
+_FORBIDDEN_PARAMETERS = {"cfx_enabled": _CONFLUX, "AuthDirMaxServersPerAddr": _OWN}
+"""Why a variant may not set a consensus parameter. (The second is in each vote already, and Tor
+takes no vote that has it twice.)"""
+
 _OPTION = re.compile(r"_{0,3}[A-Za-z][A-Za-z0-9_]*")
 _CONSENSUS_PARAMETER = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -225,8 +229,8 @@ class VariantFile(BaseModel):
         for name in parameters if isinstance(parameters, dict) else ():
             if not _CONSENSUS_PARAMETER.fullmatch(name):
                 raise KeyProblemError(name, "is no consensus parameter: no spaces, no signs")
-            if name == "cfx_enabled":
-                raise KeyProblemError(name, f"can't be set by a variant: {_CONFLUX}")
+            if reason := _FORBIDDEN_PARAMETERS.get(name):
+                raise KeyProblemError(name, f"can't be set by a variant: {reason}")
         return parameters
 
 

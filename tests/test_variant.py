@@ -150,6 +150,7 @@ def test_refuses_what_is_said_twice(tmp_path: Path, key: str, table: str, place:
         ("[torrc]\nConfluxEnabled = 1", "the key is conflux, beside the title"),
         ("[torrc.client]\n__AlwaysCongestionControl = 1", "the key is cc_alg, beside the title"),
         ("[consensus]\ncfx_enabled = 1", "the key is conflux, beside the title"),
+        ("[consensus]\nAuthDirMaxServersPerAddr = 8", "the testbed sets it for every node"),
     ],
 )
 def test_refuses_tables_that_have_a_key(tmp_path: Path, table: str, advice: str) -> None:
