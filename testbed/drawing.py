@@ -44,7 +44,8 @@ class Source:
                 authorities=keys.authorities,
                 relay_rates=keys.relay_rates,
                 loss=keys.loss,
-                queue_packets=keys.queue_packets,
+                queue_discipline=keys.queue_discipline,
+                queue_packets=keys.room_packets,
                 seed=seed,
             )
         except InputError as error:

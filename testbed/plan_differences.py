@@ -11,6 +11,7 @@ from typing import Any
 
 from testbed.plan_identity import FOLLOWS_FROM_SEED, ONLY_FOR_READERS, identity
 from testbed.plan_older import in_todays_form
+from testbed.queue_disciplines import FIFO
 
 _OFF = {"null", "false", "0.0", "[]", "{}", '"fifo"', '"fixed"'}
 """What a key says that one version of the testbed has and another hasn't, if it changes nothing."""
@@ -64,6 +65,7 @@ def _whatever_was_drawn(plan: Mapping[str, Any]) -> Mapping[str, Any]:
         "links": {
             # A way over several links loses more than one of them.
             "loss": min((shape["loss"] for shape in shapes if shape["loss"]), default=0.0),
+            "queue_discipline": sorted({shape.get("queue_discipline", FIFO) for shape in shapes}),
             "queue_packets": sorted({shape["queue_packets"] for shape in shapes}),
         },
         "traffic_by_client": Counter(plan["traffic_by_client"].values()),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     field_validator,
+    model_validator,
 )
 
 from testbed.addresses import MOST_HOSTS
@@ -288,7 +289,7 @@ class Scenario(AnyScenario):
                 if key not in DISCIPLINES[discipline].keys:
                     raise KeyProblemError(f"{pair}.{_name(key)}", _not_its_key(key, discipline))
             if discipline == "sfq":
-                _check_sfq(pair, said)
+                _check_sfq(f"{pair}.queue", said)
         return links
 
     def link(self, pair: str) -> LinkSettings:
@@ -339,13 +340,13 @@ def _not_its_key(key: str, discipline: str) -> str:
     )
 
 
-def _check_sfq(pair: str, said: dict[str, Any]) -> None:
+def _check_sfq(key: str, said: dict[str, Any]) -> None:
     """Refuse what Linux refuses, and what it would cut without a word."""
     keys = SFQ_DEFAULTS | said
     most = min(keys["flows"], keys["divisor"]) * keys["depth"]
     if not 2 <= keys["queue_packets"] <= most:
         raise KeyProblemError(
-            f"{pair}.queue",
+            key,
             f"= {keys['queue_packets']} packets: sfq holds at least 2, and here at most"
             f" flows * depth = {most}",
         )
@@ -356,9 +357,10 @@ class NetworkKeys(ScenarioPart):
 
     `consensus` is a name of those that come with the project or a file's path, `places` a folder
     like places/ of the project, both relative to the scenario's file. `relay_rates` is the share of
-    its rate that each relay has, `loss` that of each direction of each link between two sites.
-    Measured weights come into a consensus only if three authorities or more vote for them
-    (dir-spec, "Computing a consensus from a set of votes").
+    its rate that each relay has, `loss` that of each direction of each link between two sites,
+    `queue_discipline` that of the hosts' own links, with Linux's usual parameters. Measured weights
+    come into a consensus only if three authorities or more vote for them (dir-spec, "Computing a
+    consensus from a set of votes").
     """
 
     consensus: Text
@@ -369,7 +371,21 @@ class NetworkKeys(ScenarioPart):
     authorities: int = Field(3, ge=3, le=MOST_HOSTS, strict=True)
     places: Text | None = None
     loss: Loss = 0.0
-    queue_packets: Queue = Field(DISCIPLINES[FIFO].queue_packets, alias="queue")
+    queue_discipline: QueueDiscipline = FIFO
+    queue_packets: Queue | None = Field(None, alias="queue")
+
+    @model_validator(mode="after")
+    def _queue_of_its_discipline(self) -> Self:
+        if self.queue_packets and "queue_packets" not in DISCIPLINES[self.queue_discipline].keys:
+            raise KeyProblemError("queue", _not_its_key("queue_packets", self.queue_discipline))
+        if self.queue_packets and self.queue_discipline == "sfq":
+            _check_sfq("queue", {"queue_packets": self.queue_packets})
+        return self
+
+    @property
+    def room_packets(self) -> int:
+        """The length of queues: what is said, or what their discipline has by itself."""
+        return self.queue_packets or DISCIPLINES[self.queue_discipline].queue_packets
 
 
 class SampledScenario(AnyScenario):

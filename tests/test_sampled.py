@@ -273,6 +273,24 @@ def test_loss_and_queue_are_the_scenarios(tmp_path: Path) -> None:
             assert shape.queue_packets == 50
 
 
+@pytest.mark.parametrize(
+    ("said", "discipline", "packets"),
+    [
+        ('queue_discipline = "fq_codel"', "fq_codel", 10_240),
+        ('queue_discipline = "fq_codel"\nqueue = "50 packets"', "fq_codel", 50),
+        ("", "fifo", 1000),
+    ],
+)
+def test_hosts_may_have_another_queue(
+    tmp_path: Path, said: str, discipline: str, packets: int
+) -> None:
+    for link in draw(tmp_path, f"{NETWORK}{said}\n").network.links:
+        between_sites = all(end.startswith("router-") for end in link.ends)
+        for _, _, shape in link.directions():
+            assert shape.queue_discipline == ("fifo" if between_sites else discipline)
+            assert shape.queue_packets == packets
+
+
 # Bad input: a consensus made for the test, in made countries.
 
 NETWORK = """
@@ -351,6 +369,21 @@ def test_files_of_ones_own_are_drawn_from(tmp_path: Path) -> None:
         ("clients = 20", "client = 20", "unknown key network.client: did you mean "),
         ('"places"', '"nowhere"', "network.places: places: *nowhere/countries.csv: No such file"),
         ("servers = 3", 'servers = 3\nloss = "100 %"', 'network.loss = "100 %" loses every packet'),
+        (
+            "servers = 3",
+            'servers = 3\nqueue_discipline = "fq_codl"',
+            'network.queue_discipline = "fq_codl" * did you mean "fq_codel"?',
+        ),
+        (
+            "servers = 3",
+            'servers = 3\nqueue_discipline = "cake"\nqueue = "9 packets"',
+            "network.queue is a key of the queue disciplines fifo, * here it is cake",
+        ),
+        (
+            "servers = 3",
+            'servers = 3\nqueue_discipline = "sfq"\nqueue = "99999 packets"',
+            "network.queue = 99999 packets: sfq holds at least 2, and here at most",
+        ),
         (
             "relays = 4",
             'relays = 4\nrelay_rates = "0 %"',

@@ -103,6 +103,7 @@ def test_seeds_of_one_scenario_are_runs_of_one_group(plan: Plan) -> None:
     assert differing() == ""
     assert differing(network__relays=12) == "nodes.relay is 10, not 12"
     assert "links.loss is 0.0, not 0.01" in differing(network__loss="1 %")
+    assert 'links.queue_discipline.0 is "fifo"' in differing(network__queue_discipline="codel")
     assert differing(network__relay_rates="10 %") == "relay_rates is null, not 0.1"
     assert differing(watch="the 5 busiest") == "watched is null, not 5"
     assert "congestion_control.0" in differing(tcp__congestion_control="bbr")

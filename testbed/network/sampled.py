@@ -36,6 +36,7 @@ from testbed.network.model import (
 from testbed.network.places import ROUND_TRIPS, Places
 from testbed.network.positions import relay_classes
 from testbed.network.routes import Routes
+from testbed.queue_disciplines import FIFO
 from testbed.seeds import derived_seed
 from testbed.toml_file import label, shown
 
@@ -70,6 +71,7 @@ def draw_network(
     authorities: int = 1,
     relay_rates: float = 1.0,
     loss: float = 0.0,
+    queue_discipline: str = FIFO,
     queue_packets: int = 1000,
     seed: int,
 ) -> Network:
@@ -80,6 +82,7 @@ def draw_network(
         relays, clients, servers, authorities: how many.
         relay_rates: the share of its rate that each relay has.
         loss: the share of packets lost in each direction of each link between two sites.
+        queue_discipline: of the hosts' own links.
         queue_packets: of each link.
 
     Raises:
@@ -113,7 +116,7 @@ def draw_network(
     network = Network(
         nodes=(*nodes, *routers),
         links=(
-            *(_access_link(node, places, queue_packets) for node in nodes),
+            *(_access_link(node, places, queue_discipline, queue_packets) for node in nodes),
             *_site_links(sites, places, loss, queue_packets),
         ),
         sites=tuple(sites),
@@ -283,11 +286,16 @@ def _site(places: Places, code: str) -> Site:
     )
 
 
-def _access_link(node: Node, places: Places, queue_packets: int) -> Link:
+def _access_link(node: Node, places: Places, queue_discipline: str, queue_packets: int) -> Link:
     """Between a node and its site's router, with the node's rates."""
     delay_ms = places.access_delay_ms[node.country or ""]
     up, down = (
-        Shape(rate_bit_per_s=rate, delay_ms=_whole_us(delay_ms), queue_packets=queue_packets)
+        Shape(
+            rate_bit_per_s=rate,
+            delay_ms=_whole_us(delay_ms),
+            queue_discipline=queue_discipline,
+            queue_packets=queue_packets,
+        )
         for rate in (node.rate_up_bit_per_s, node.rate_down_bit_per_s)
     )
     return Link(ends=(node.name, f"router-{node.country}"), there=up, back=down)
