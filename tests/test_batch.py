@@ -72,6 +72,23 @@ def test_the_batches_of_the_mitigations() -> None:
     assert {len(plan.paths) for plan in mctor} == {1, 2}
 
 
+def test_the_batch_of_whole_networks() -> None:
+    plans = batch.read_batch("networks").plans.values()
+    small = {plan.variant for plan in plans if plan.unchanged_scenario == "SmallNetwork"}
+    assert small == {
+        *("vanilla", "vanilla-kistlite", "vanilla-vegas", "shared-by-number-3", "own-up-to-3"),
+        *("pctls", "pctcp", "pctls-vegas", "pctcp-vegas", "conflux", "pctls-conflux"),
+        *("live-2026", "live-2026-conflux", "pctls-live-2026"),
+    }
+    busy = [plan for plan in plans if plan.unchanged_scenario == "SmallNetworkBusy"]
+    assert {plan.relay_rates for plan in busy} == {0.1}
+    queues = {
+        (plan.links[0].there.queue_discipline, plan.links[0].there.queue_packets) for plan in busy
+    }
+    assert queues == {("fifo", 1000), ("fifo", 100), ("fq_codel", 10_240)}
+    assert {plan.seed for plan in plans if "to1" in plan.scenario} == {1, 2, 3}
+
+
 def test_the_smoke_batch() -> None:
     plans = batch.read_batch("smoke").plans.values()
     assert len(plans) == 3 * 2 * 2
