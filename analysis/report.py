@@ -105,7 +105,7 @@ def _sections(
 def _figures(part: Found, looks: style.Looks, folder: page.Folder) -> Iterator[Section]:
     """The sections with figures, of runs that are put together."""
     of = f" ({part.made_by})" if part.made_by else ""
-    if drawn := list(sweeps(part.valid, looks)):
+    if drawn := list(sweeps(part.valid)):
         yield f"Throughput over a value{of}", "".join(map(folder.figure, drawn))
     yield f"Distributions{of}", "".join(map(folder.figure, distributions(part.valid, looks)))
     for scenario in dict.fromkeys(group.scenario for group in part.valid):

@@ -4,9 +4,10 @@ Lines differ in colour and in style, so that they can be told apart in black and
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -31,7 +32,7 @@ Look = dict[str, Any]
 Looks = Mapping[str, Look]
 """By variant."""
 
-COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#000000")
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#000000", "#56B4E9")
 """Okabe and Ito's palette for all kinds of colour vision (Color Universal Design, 2008)."""
 
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), "-.", (0, (7, 1, 1, 1, 1, 1)))
@@ -48,6 +49,11 @@ _LEAST_PANEL_INCHES = 1.7
 LEFT_INCHES, _RIGHT_INCHES, _BOTTOM_INCHES = 0.9, 0.14, 0.45
 _TITLE_INCHES, _LEGEND_INCHES = 0.28, 0.26
 _GAP_INCHES = 0.2
+
+# At 8 points: a further line of a title and of the legend; of a name in the legend the line before
+# it with its gaps, and a letter.
+_TITLE_LINE_INCHES, _LEGEND_LINE_INCHES = 0.13, 0.17
+_HANDLE_INCHES, _LETTER_INCHES = 0.65, 0.066
 
 _LOGARITHMIC_FROM = 4.0
 """How many times the least value the greatest must be for a logarithmic axis of values."""
@@ -99,7 +105,8 @@ def grid(
     *,
     panel_inches: float,
     row_gap_inches: float = _GAP_INCHES,
-    legend: bool = True,
+    names: Collection[str] = (),
+    titles: Sequence[str] = (),
 ) -> tuple[Figure, GridSpec]:
     """An empty figure as wide as a page, or wider if its columns need it, and where panels go.
 
@@ -108,12 +115,17 @@ def grid(
     Args:
         panel_inches: the height of a panel.
         row_gap_inches: between two rows; numbers take 0.3 of it, a label with them 0.45.
-        legend: whether there must be room for `name_lines`.
+        names: what `name_lines` will name; without, there is no room for it.
+        titles: of the panels, by `wrapped`.
     """
     sides = LEFT_INCHES + _RIGHT_INCHES - _GAP_INCHES
     width = max(_WIDTH_INCHES, sides + columns * (_LEAST_PANEL_INCHES + _GAP_INCHES))
     panel_width = (width - sides) / columns - _GAP_INCHES
-    top = _TITLE_INCHES + (_LEGEND_INCHES if legend else 0)
+    further_lines = max((title.count("\n") for title in titles), default=0)
+    top = _TITLE_INCHES + further_lines * _TITLE_LINE_INCHES
+    if names:
+        rows_of_names = math.ceil(len(names) / _names_in_a_row(names, width))
+        top += _LEGEND_INCHES + (rows_of_names - 1) * _LEGEND_LINE_INCHES
     height = top + rows * (panel_inches + row_gap_inches) - row_gap_inches + _BOTTOM_INCHES
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH)
     places = figure.add_gridspec(
@@ -130,17 +142,29 @@ def grid(
 
 
 def name_lines(figure: Figure, looks_by_name: Looks) -> None:
-    """Name each kind of line once, above the panels."""
+    """Name each kind of line once, above the panels, in as many rows as it takes."""
     lines = [Line2D([], [], **look) for look in looks_by_name.values()]
     figure.legend(
         lines,
         list(looks_by_name),
         loc="upper center",
-        ncols=len(lines),
+        ncols=_names_in_a_row(looks_by_name, figure.get_figwidth()),
         frameon=False,
         borderaxespad=0.3,
         handlelength=3,
     )
+
+
+def _names_in_a_row(names: Collection[str], width_inches: float) -> int:
+    """All if they fit; otherwise as many as give rows of equal length."""
+    longest = max(map(len, names))
+    most = max(1, int(width_inches / (_HANDLE_INCHES + _LETTER_INCHES * longest)))
+    return math.ceil(len(names) / math.ceil(len(names) / most))
+
+
+def wrapped(title: str) -> str:
+    """A panel's title in lines that fit above the narrowest one; it may be broken at commas."""
+    return fill(title.replace(",", ", "), int(_LEAST_PANEL_INCHES / _LETTER_INCHES))
 
 
 def scale_tail(panel: Axes, most_values: int) -> None:
@@ -188,6 +212,34 @@ def scale_values(panel: Axes, least: float, greatest: float) -> None:
         _scale_logarithmically(panel, least, greatest)
     else:
         _scale_linearly(panel, least, greatest, most_numbers=4)
+
+
+def scale_steps(panel: Axes, steps: Sequence[float], values: Sequence[float]) -> None:
+    """Both axes for values at a few steps: logarithmic where they differ by factors.
+
+    Args:
+        steps: along x, in ascending order; each has its number. A first one of 0 has its place
+            before the others.
+        values: along y.
+    """
+    positive = [step for step in steps if step > 0]
+    if positive and positive[0] * _LOGARITHMIC_FROM <= positive[-1]:
+        if steps[0] == 0:
+            panel.set_xscale("symlog", linthresh=positive[0], linscale=0.5)
+        else:
+            panel.set_xscale("log")
+    panel.xaxis.set_major_locator(FixedLocator(steps))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_major_formatter("{x:g}")
+    least, greatest = min(values, default=0), max(values, default=0)
+    if 0 < least * _LOGARITHMIC_FROM <= greatest:
+        panel.set_yscale("log")
+        panel.set_ylim(least / 1.2, greatest * 1.2)
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.yaxis.set_minor_locator(NullLocator())
+        panel.yaxis.set_major_formatter("{x:g}")
+    else:
+        scale_from_zero([panel])
 
 
 def _scale_logarithmically(panel: Axes, least: float, greatest: float) -> None:

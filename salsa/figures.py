@@ -239,7 +239,7 @@ def _shares_by_parts(result: Result, most: int = 8) -> list[float]:
 
 
 def _panel(x: str, y: str) -> tuple[Figure, Axes]:
-    figure, places = style.grid(1, 1, panel_inches=_PANEL_INCHES, legend=False)
+    figure, places = style.grid(1, 1, panel_inches=_PANEL_INCHES)
     panel = figure.add_subplot(places[0, 0])
     panel.set_xlabel(x)
     panel.set_ylabel(y)

@@ -233,6 +233,35 @@ def test_a_line_is_drawn_in_its_variants_colour_and_style(tmp_path: Path) -> Non
     assert legend.get_lines()[0].get_color() == look["color"]
 
 
+@pytest.mark.parametrize("count", [1, 7, 30])
+def test_all_names_stand_above_the_panels_and_within_the_figure(count: int) -> None:
+    looks = style.looks(f"a-variant-with-a-name-{number}" for number in range(count))
+    title = style.wrapped("SharedDropping,links.middle-exit.loss=0.01%")
+    figure, places = style.grid(1, 1, panel_inches=1, names=looks, titles=[title])
+    panel = figure.add_subplot(places[0, 0])
+    panel.set_title(title)
+    style.name_lines(figure, looks)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    of_names, of_title = legend.get_window_extent(), panel.title.get_window_extent()
+    assert of_names.x0 >= 0
+    assert of_names.x1 <= figure.bbox.x1
+    assert of_names.y1 <= figure.bbox.y1
+    assert of_names.y0 >= of_title.y1 > of_title.y0 >= panel.bbox.y1
+
+
+def test_runs_with_changed_values_have_figures_of_their_own(tmp_path: Path) -> None:
+    Made("pctls").write(tmp_path)
+    changed = f"{Made('pctls').scenario},parameters.clients=9"
+    folder = Made("pctls", changed={"scenario": changed, "changes": {"parameters.clients": 9}})
+    summary = folder.write(tmp_path / "nine") / "summary.json"
+    summary.write_text(summary.read_text().replace(f'"{folder.scenario}"', f'"{changed}"'))
+    assert list(drawn_distributions(tmp_path)) == [
+        "distributions-bulk-eight_clients-300s",
+        f"distributions-bulk-eight_clients-300s-{folder.scenario}-changed",
+    ]
+
+
 # Over time.
 
 

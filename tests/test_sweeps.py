@@ -35,7 +35,7 @@ def write(
 
 
 def drawn(results: Path) -> list[Drawing]:
-    return list(sweeps(find_runs(results).valid, style.looks(["vanilla", "pctls"])))
+    return list(sweeps(find_runs(results).valid))
 
 
 def lines(figure: Figure) -> dict[str, list[list[float]]]:
@@ -56,6 +56,10 @@ def test_a_line_for_each_variant_with_its_losses_in_order(tmp_path: Path) -> Non
     found = lines(drawing.figure)
     assert found["vanilla"] == [pytest.approx(each) for each in ((0, 2.5), (0.1, 0.25), (1, 0.1))]
     assert found["pctls"] == [pytest.approx(each) for each in ((0, 5.0), (0.1, 0.5), (1, 0.2))]
+    # Both axes are logarithmic, with room for no loss.
+    (panel,) = drawing.figure.axes
+    assert panel.get_xticks().tolist() == pytest.approx([0, 0.1, 1])
+    assert (panel.get_xscale(), panel.get_yscale()) == ("symlog", "log")
     # And CUBIC's two, of which one is eight times the other.
     *_, shared, own = drawing.figure.axes[0].lines
     ratio = np.asarray(own.get_ydata()) / np.asarray(shared.get_ydata())

@@ -46,9 +46,7 @@ def differences(
     others = list(dict.fromkeys(row.other for row in compared))
     first = compared[0].first
     looks = looks or style.looks(others)
-    figure, places = style.grid(
-        1, len(by_metric), panel_inches=0.3 + _ROW_INCHES * len(others), legend=False
-    )
+    figure, places = style.grid(1, len(by_metric), panel_inches=0.3 + _ROW_INCHES * len(others))
     _make_room(figure, places, max(map(len, others)))
     panels = places.subplots(sharey=True, squeeze=False)[0]
     for panel, (metric, by_variant) in zip(panels, by_metric.items(), strict=True):

@@ -117,25 +117,29 @@ class PanelRow:
 def distributions(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
     """Every figure of distributions that there are runs for.
 
-    There is a set for each topology and duration, and one for links in bundles.
+    There is a set for each topology and duration, one for links in bundles, and one for each
+    scenario that runs were made of with other values than its own.
 
     Raises:
         TestbedError: a run's plan or a table can't be read.
     """
     for setting in dict.fromkeys(_setting(item) for item in groups.items()):
-        topology, duration_s, in_bundles = setting
+        topology, duration_s, in_bundles, changed = setting
         chosen = dict(item for item in groups.items() if _setting(item) == setting)
         draw = _by_model if topology == TWO_CLIENTS else _by_measure
         bundles = "-bundles" if in_bundles else ""
-        where = f"{topology}-{duration_s:g}s{bundles}"
+        of_changed = f"-{changed}-changed" if changed else ""
+        where = f"{topology}-{duration_s:g}s{bundles}{of_changed}"
         yield from draw(chosen, looks, where)
         if drawn := {group: runs for group, runs in chosen.items() if is_drawn(runs[0])}:
             yield from _by_class(drawn, looks, where)
 
 
-def _setting(item: tuple[Group, Sequence[Run]]) -> tuple[str, float, bool]:
+def _setting(item: tuple[Group, Sequence[Run]]) -> tuple[str, float, bool, str]:
     group, runs = item
-    return runs[0].plan.topology, group.duration_s, group.in_bundles
+    plan = runs[0].plan
+    changed = plan.unchanged_scenario if plan.changes else ""
+    return plan.topology, group.duration_s, group.in_bundles, changed
 
 
 def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawing]:
@@ -256,8 +260,16 @@ def _figure(
 ) -> Figure:
     """The panels, a column a scenario; with `own_axes`, broken x axes instead of a row's shared."""
     row_gap_inches = 0.3 if own_axes else 0.45
+    drawn = {name for row in rows for curves in row.panels for name in curves}
+    named = {name: look for name, look in looks.items() if name in drawn}
+    titles = [style.wrapped(scenario) for scenario in scenarios]
     figure, places = style.grid(
-        len(rows), len(scenarios), panel_inches=_PANEL_INCHES, row_gap_inches=row_gap_inches
+        len(rows),
+        len(scenarios),
+        panel_inches=_PANEL_INCHES,
+        row_gap_inches=row_gap_inches,
+        names=named,
+        titles=titles,
     )
     for row_number, row in enumerate(rows):
         for column, curves in enumerate(row.panels):
@@ -268,15 +280,14 @@ def _figure(
             for part in panel.parts:
                 style.scale_tail(part, max((curve.count for curve in row.curves()), default=1))
             if row_number == 0:
-                panel.frame.set_title(scenarios[column])
+                panel.frame.set_title(titles[column])
             if column == 0:
                 panel.frame.set_ylabel(row.share_label)
             else:
                 panel.hide_y_numbers()
             if not own_axes or row is rows[-1]:
                 panel.frame.set_xlabel(row.value_label)
-    drawn = {name for row in rows for curves in row.panels for name in curves}
-    style.name_lines(figure, {name: look for name, look in looks.items() if name in drawn})
+    style.name_lines(figure, named)
     return figure
 
 

@@ -283,7 +283,7 @@ def _rows(runs: Mapping[str, Run]) -> Rows:
 
 def _figure(rows: Rows, runs: Mapping[str, Run], looks: style.Looks, duration_s: float) -> Figure:
     """A column a run, a row a quantity with the same axes for all runs."""
-    figure, places = style.grid(len(rows), len(runs), panel_inches=_PANEL_INCHES, legend=False)
+    figure, places = style.grid(len(rows), len(runs), panel_inches=_PANEL_INCHES)
     panels = places.subplots(sharex=True, sharey="row", squeeze=False)
     for row, (label, by_variant) in zip(panels, rows.items(), strict=True):
         for panel, (variant, lines) in zip(row, by_variant.items(), strict=True):

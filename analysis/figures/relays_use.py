@@ -54,7 +54,7 @@ def relays_used(groups: Mapping[Group, Sequence[Run]]) -> Iterator[Drawing]:
 
 
 def _drawing(scenario: str, where: str, by_variant: Mapping[str, polars.DataFrame]) -> Drawing:
-    figure, places = style.grid(1, len(by_variant), panel_inches=_PANEL_INCHES)
+    figure, places = style.grid(1, len(by_variant), panel_inches=_PANEL_INCHES, names=_LOOKS)
     panels = places.subplots(sharex=True, sharey=True, squeeze=False)[0]
     for panel, (variant, relays) in zip(panels, by_variant.items(), strict=True):
         for relay_class, look in _LOOKS.items():

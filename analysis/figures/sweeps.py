@@ -42,10 +42,10 @@ CUBIC_CAPTION = (
 )
 
 _PANEL_INCHES = 2.6
-_CURVE_POINTS = 200
+_CURVE_POINTS = 100
 
 
-def sweeps(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
+def sweeps(groups: Groups) -> Iterator[Drawing]:
     """A figure for each scenario and key of which there are runs with several values.
 
     Raises:
@@ -65,7 +65,7 @@ def sweeps(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
         key, *setting = of_sweep
         lines = {name: sorted(points, key=_value) for name, points in by_variant.items()}
         if max(map(len, lines.values())) > 1:
-            yield _drawing(key, setting, lines, looks)
+            yield _drawing(key, setting, lines)
 
 
 def number_of(key: str, value: Value) -> float:
@@ -98,15 +98,13 @@ def _value(point: tuple[float, Sequence[Run]]) -> float:
     return point[0]
 
 
-def _drawing(
-    key: str, where: Sequence[str], lines: Mapping[str, Points], looks: style.Looks
-) -> Drawing:
+def _drawing(key: str, where: Sequence[str], lines: Mapping[str, Points]) -> Drawing:
     plan = next(iter(lines.values()))[0][1][0].plan
-    figure = _figure(key, lines, looks)
+    figure = _figure(key, lines)
     caption = CAPTION.format(key=key)
-    greatest = max(point[0] for points in lines.values() for point in points)
-    if greatest and (round_trip_s := _lossy_round_trip_s(key, plan)):
-        _draw_cubic(figure, round_trip_s, len(plan.paths), greatest)
+    positive = [point[0] for points in lines.values() for point in points if point[0] > 0]
+    if positive and (round_trip_s := _lossy_round_trip_s(key, plan)):
+        _draw_cubic(figure, round_trip_s, len(plan.paths), min(positive), max(positive))
         caption += CUBIC_CAPTION.format(circuits=len(plan.paths))
     return Drawing(
         name="-".join(["sweep", *where, key]).replace(".", "-"),
@@ -116,9 +114,13 @@ def _drawing(
     )
 
 
-def _figure(key: str, lines: Mapping[str, Points], looks: style.Looks) -> Figure:
-    figure, places = style.grid(1, 1, panel_inches=_PANEL_INCHES, legend=True)
+def _figure(key: str, lines: Mapping[str, Points]) -> Figure:
+    # Looks of its own: in a report of many variants some of these may have the same colour.
+    looks = style.looks(lines)
+    figure, places = style.grid(1, 1, panel_inches=_PANEL_INCHES, names=lines)
     panel = places.subplots(squeeze=False)[0, 0]
+    steps: set[float] = set()
+    drawn: list[float] = []
     factor = 100 if key.endswith(".loss") else 1
     for variant, points in lines.items():
         known = [
@@ -132,10 +134,12 @@ def _figure(key: str, lines: Mapping[str, Points], looks: style.Looks) -> Figure
             one.high - mean if one else 0 for one, mean in zip(intervals, means, strict=True)
         ]
         values = [value for value, _ in known]
+        steps.update(values)
+        drawn += means
         panel.errorbar(values, means, reaches, capsize=2, label=variant, **looks[variant])
     panel.set_xlabel(f"{key}, %" if factor == 100 else key)
     panel.set_ylabel(THROUGHPUT.label)
-    style.scale_from_zero([panel])
+    style.scale_steps(panel, sorted(steps), drawn)
     style.name_lines(figure, {name: looks[name] for name in lines})
     return figure
 
@@ -152,12 +156,14 @@ def _lossy_round_trip_s(key: str, plan: Plan) -> float:
     return 0.0
 
 
-def _draw_cubic(figure: Figure, round_trip_s: float, all_circuits: int, greatest: float) -> None:
-    """The two lines of the closed form, as far as the axis reaches."""
+def _draw_cubic(
+    figure: Figure, round_trip_s: float, all_circuits: int, least: float, greatest: float
+) -> None:
+    """The two lines of the closed form between two losses, as far as the axis reaches."""
     (panel,) = figure.axes
-    losses = np.linspace(greatest / _CURVE_POINTS, greatest, _CURVE_POINTS)
-    top = panel.get_ylim()[1]
+    losses = np.geomspace(least, greatest, _CURVE_POINTS)
+    reach = panel.get_ylim()
     for circuits, dashes in ((all_circuits, ":"), (1, "--")):
         rates = [cubic_mb_per_s(loss, round_trip_s) / circuits for loss in losses]
         panel.plot(100 * losses, rates, color=style.BESIDE, linestyle=dashes, zorder=0)
-    panel.set_ylim(0, top)
+    panel.set_ylim(reach)
