@@ -31,6 +31,7 @@ WAY_MB_PER_S = 20e6 / 8 / 1e6
 
 VARIANTS = {
     "conflux": 'extends = "conflux"',
+    "own connections": 'extends = "pctls-conflux"',
     "one circuit": 'extends = "vanilla-vegas"\nscheduler = "Vanilla"',
     "fixed window": 'extends = "vanilla"\nscheduler = "KISTLite"',
 }
@@ -120,6 +121,17 @@ def test_each_client_has_one_linked_set(runs: dict[str, Finished]) -> None:
         round="measured", status="BUILT"
     )
     assert built["client"].sort().to_list() == ["client1", "client1", "client2", "client2"]
+
+
+@pytest.mark.experiment
+def test_each_leg_has_a_connection_although_tor_builds_more_circuits(
+    runs: dict[str, Finished],
+) -> None:
+    """Those of the circuits that it built beside a set are gone before measuring."""
+    run = runs["own connections"]
+    circuits = polars.read_parquet(run.directory / "circuits.parquet")
+    assert "other" in circuits["round"].to_list()
+    assert run.summary["shared_link"] == {"connections": 2, "circuits": 2}
 
 
 @pytest.mark.parametrize(("variant", "named"), [("conflux", True), ("vanilla-vegas", False)])
