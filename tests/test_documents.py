@@ -34,6 +34,7 @@ LOOP_VARIABLES = {
     "seed": "1",
     "packets": "1000",
     "loss": "0.2",
+    "clients": "4",
 }
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -110,6 +111,8 @@ def test_shown_commands_are_understood(
         (tmp_path / name).write_text(text, encoding="utf-8")
     for name, copy in (("Two", "Two-1000"), ("NoDropping", "NoDropping-of-two")):  # made by sed
         shutil.copy(PROJECT / "scenarios" / f"{name}.toml", tmp_path / f"{copy}.toml")
+    shutil.copy(EXAMPLES / "pctls-no-delay.toml", tmp_path / "vanilla-at-once.toml")
+    shutil.copy(EXAMPLES / "no-delay.patch", tmp_path)
     (tmp_path / "docs").symlink_to(PROJECT / "docs")
     monkeypatch.chdir(tmp_path)
     words = shlex.split(Template(line).substitute(LOOP_VARIABLES), comments=True)
