@@ -22,7 +22,7 @@ from analysis.whole_networks import (
 )
 from testbed.errors import TestbedError
 from testbed.results import Run, values
-from testbed.results.summarising import distribution, relay_summaries
+from testbed.results.summarising import distribution
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,14 @@ def build_times_ms(run: Run) -> polars.Series:
 def outliers_percent(run: Run) -> float:
     """How many of the transfers' throughputs lie outside Tukey's fences, in percent."""
     fenced = run.under_test.throughput_without_outliers_mb_per_s
-    known = transfers(run)["throughput_mb_per_s"].count()
+    known = run.under_test.transfers.completed
     return 100 * fenced.outliers / known if fenced and known else 0.0
 
 
 def median_window(run: Run) -> float | None:
     """The exit's congestion window on the shared link, in segments, over samples and connections.
+
+    None of a run without its tables.
 
     Raises:
         TestbedError: the manifest's plan doesn't name the link's ends.
@@ -108,6 +110,8 @@ def median_window(run: Run) -> float | None:
     ends = run.manifest["plan"].get("shared_link", ())
     if len(ends) != 2:
         raise TestbedError(f"{run.directory / 'manifest.json'}: plan.shared_link has no two ends")
+    if not run.is_whole:
+        return None
     return distribution(run.sockets.filter(node=ends[1], peer=ends[0])["cwnd_segments"]).median
 
 
@@ -126,7 +130,7 @@ def streamed(run: Run) -> Streamed | None:
 def _of_busiest_relay(name: str) -> Callable[[Run], float | None]:
     """What a relay held, of the relay that held most."""
     return lambda run: max(
-        (float(getattr(relay, name)) for relay in relay_summaries(run.relays)), default=None
+        (float(getattr(relay, name)) for relay in run.held_by_relays), default=None
     )
 
 
@@ -194,7 +198,7 @@ CIRCUIT_BUILD_TIME = Metric(
     digits=0,
     less="shorter",
     more="longer",
-    of=lambda run: distribution(build_times_ms(run)).mean,
+    of=lambda run: run.build_time_ms.mean,
 )
 
 
@@ -331,7 +335,7 @@ WIRE_BYTES = Metric(
     digits=3,
     less="cheaper",
     more="dearer",
-    of=lambda run: values.wire_bytes_per_byte(run.plan, run),
+    of=lambda run: run.wire_bytes_per_byte,
 )
 CPU = Metric(
     key="cost.cpu_s_per_mb",

@@ -93,26 +93,26 @@ class Found:
         return sum(map(len, self.valid.values()))
 
 
-def find_runs(directory: Path, *, mixed: bool = False) -> Found:
+def find_runs(directory: Path, *, mixed: bool = False, whole: bool = True) -> Found:
     """Read every run below a directory, in whatever folders they lie.
 
     Directories with a leading dot are runs under way.
 
     Args:
-        mixed: as of `read_runs`.
+        mixed, whole: as of `read_runs`.
 
     Raises:
         InputError: there is no such directory, or no run below it.
     """
     if not directory.is_dir():
         raise InputError(f"{directory} is no directory: give one with run directories below it")
-    found = read_runs(_run_directories(directory), mixed=mixed)
+    found = read_runs(_run_directories(directory), mixed=mixed, whole=whole)
     if not found.valid and not found.left_out:
         raise InputError(f"{directory} holds no run: make one with ./run.py scenario")
     return found
 
 
-def read_runs(folders: Iterable[Path], *, mixed: bool = False) -> Found:
+def read_runs(folders: Iterable[Path], *, mixed: bool = False, whole: bool = True) -> Found:
     """Read runs and sort them.
 
     Left out, with their reasons: failed, damaged and invalid runs, all but the first run of one
@@ -121,12 +121,13 @@ def read_runs(folders: Iterable[Path], *, mixed: bool = False) -> Found:
 
     Args:
         mixed: put runs together although another Tor, kernel, machine or testbed made them.
+        whole: leave out runs of which only summary and manifest are there.
     """
     valid: list[Run] = []
     left_out: list[str] = []
     for folder in folders:
         try:
-            run = read_run(folder)
+            run = read_run(folder, whole=whole)
             _ = run.clients_under_test
         except TestbedError as error:
             left_out.append(f"{folder}: {error}")

@@ -321,7 +321,13 @@ def _links_cells(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _of_drawn_networks(found: Found) -> dict[Group, Sequence[Run]]:
-    return {group: runs for group, runs in found.valid.items() if is_drawn(runs[0])}
+    """The runs of drawn networks, whose figures need the runs' tables."""
+    drawn = {
+        group: [run for run in runs if run.is_whole]
+        for group, runs in found.valid.items()
+        if is_drawn(runs[0])
+    }
+    return {group: runs for group, runs in drawn.items() if runs}
 
 
 def left_out_table(found: Found) -> Table:

@@ -235,7 +235,7 @@ def _tables(given: argparse.Namespace, messages: Console) -> int:
     from analysis.tables import as_csv, as_markdown, print_tables, run_tables
     from papers import TABLES
 
-    found = find_runs(given.directory, mixed=given.mixed)
+    found = find_runs(given.directory, mixed=given.mixed, whole=False)
     tables = run_tables(found, TABLES)
     if given.json:
         content = {"tables": [asdict(table) for table in tables], "left_out": found.left_out}
@@ -247,6 +247,7 @@ def _tables(given: argparse.Namespace, messages: Console) -> int:
     else:
         print_tables(Console(), tables)
     _tell_left_out(found.left_out, messages)
+    _tell_summaries(found, messages)
     _tell_parts(found, messages)
     return VALID
 
@@ -270,6 +271,13 @@ def _write_report(directory: Path, out: Path | None, messages: Console, *, mixed
 def _tell_parts(found: "Found", messages: Console) -> None:
     for part in found.parts if found.apart else ():
         text = f"{part.count} runs stand apart, made by {part.made_by} (--mixed puts them together)"
+        messages.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _tell_summaries(found: "Found", messages: Console) -> None:
+    of_all = (run for part in found.parts for runs in part.valid.values() for run in runs)
+    if alone := sum(not run.is_whole for run in of_all):
+        text = f"{alone} runs are summaries alone: a figure that needs a run's tables lacks them"
         messages.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -16,6 +16,9 @@ from string import Template
 import pytest
 from made_runs import Made
 
+from analysis.runs import Found, find_runs
+from analysis.tables import as_markdown
+from papers.hydra import tables
 from testbed import cli
 from testbed.batch import read_batch
 from testbed.drawing import draw_scenario
@@ -156,6 +159,26 @@ def test_named_tests_exist() -> None:
 
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert len((PROJECT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """The runs behind results.md, as far as they are kept."""
+    folder = tmp_path_factory.mktemp("kept")
+    archive = PROJECT / "docs" / "runs" / "table-4.tar.xz"
+    subprocess.run(["tar", "--extract", "--file", archive, "--directory", folder], check=True)
+    return find_runs(folder / "hydra", whole=False)
+
+
+def test_the_published_tables_are_those_of_the_kept_runs(kept: Found) -> None:
+    document = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
+    assert not kept.left_out
+    for table in (tables.table_4(kept), tables.two_clients_table(kept)):
+        assert table.rows
+        assert not set(as_markdown(table).splitlines()) - set(document)
+    # The windows alone need the runs' tables.
+    statements = as_markdown(tables.statements_table(kept)).splitlines()
+    assert all("window" in line for line in set(statements) - set(document))
 
 
 # Carried out, as whoever runs the tests; by .ci/run that is an ordinary user.

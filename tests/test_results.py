@@ -27,11 +27,13 @@ from made_record import (
 )
 from rich.console import Console
 
+from analysis.metrics import median_window
 from testbed.errors import TestbedError
 from testbed.plan_model import Plan
 from testbed.results import (
     Check,
     MachineFacts,
+    Run,
     keep_failed,
     print_summary,
     publish,
@@ -207,6 +209,40 @@ def test_runs_from_before_relays_were_sampled(run: Path) -> None:
     assert found.relays.is_empty()
     assert set(found.relays.columns) == set(SCHEMAS["relays"])
     assert "relays" not in found.contents.tables
+
+
+def test_a_summary_alone_has_the_figures_of_its_run(run: Path) -> None:
+    whole = read_run(run)
+    figures = figures_of(whole)
+    (run / "transfers.parquet").unlink()
+    with pytest.raises(TestbedError, match="transfers"):
+        read_run(run, whole=False)  # damaged, for others are there
+    for table in run.glob("*.parquet"):
+        table.unlink()
+    with pytest.raises(TestbedError, match="missing"):
+        read_run(run)
+    alone = read_run(run, whole=False)
+    assert not alone.is_whole
+    assert figures_of(alone) == figures
+    assert median_window(alone) is None
+    summary = run / "summary.json"
+    summary.write_text(summary.read_text().replace('"seed": 3', '"seed": 4'))
+    with pytest.raises(TestbedError, match=r"summary\.json: not whole"):
+        read_run(run, whole=False)
+
+
+def figures_of(run: Run) -> tuple[object, ...]:
+    return run.under_test, run.build_time_ms, run.held_by_relays, run.wire_bytes_per_byte
+
+
+def test_an_old_summary_cannot_stand_alone(run: Path) -> None:
+    without_digests(run)
+    for table in run.glob("*.parquet"):
+        table.unlink()
+    content = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").write_text(json.dumps(content | {"by_traffic": []}))
+    with pytest.raises(TestbedError, match="by_traffic"):
+        read_run(run, whole=False)
 
 
 def without_digests(run: Path) -> None:

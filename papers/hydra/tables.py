@@ -12,7 +12,6 @@ from analysis.metrics import (
     TIME_TO_LAST_BYTE_P95,
     Metric,
     streamed,
-    transfers,
 )
 from analysis.order import BASELINE, SCENARIO_ORDER
 from analysis.runs import Found, Group
@@ -114,7 +113,7 @@ def _two_clients_cells(runs: Sequence[Run]) -> tuple[str, ...]:
         mean_cell(TIME_TO_LAST_BYTE_P95.by_seed(runs).values(), TIME_TO_LAST_BYTE.digits),
         mean_cell(STREAM_ROUND_TRIP.by_seed(runs).values(), STREAM_ROUND_TRIP.digits),
         mean_cell(CIRCUIT_ROUND_TRIP.by_seed(runs).values(), CIRCUIT_ROUND_TRIP.digits),
-        mean_cell([transfers(run).height for run in runs], 0),
+        mean_cell([run.under_test.transfers.completed for run in runs], 0),
         mean_cell([one.rate_kb_per_s for one in streams], 1),
         mean_cell([one.stalls_a_minute for one in streams], 1),
         mean_cell([one.stalled_percent for one in streams], 1),

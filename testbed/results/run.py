@@ -17,16 +17,26 @@ from testbed.plan_model import Plan
 from testbed.results.fingerprint import Contents
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, makers
 from testbed.results.manifest import FINGERPRINT, FORMAT, MANIFEST, SHA256
-from testbed.results.summarising import traffic_summary
-from testbed.results.summary import ERROR, SUMMARY, Summary, TrafficSummary
+from testbed.results.summarising import distribution, relay_summaries, traffic_summary
+from testbed.results.summary import (
+    ERROR,
+    SUMMARY,
+    Distribution,
+    RelaySummary,
+    Summary,
+    TrafficSummary,
+)
 from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS, YOUNGER_TABLES
-from testbed.results.values import clients_of
+from testbed.results.values import build_times_ms, clients_of, wire_bytes_per_byte
 from testbed.setup.sources import sha256_of
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run directory. The tables are read when they are asked for, and then kept."""
+    """A run directory. The tables are read when they are asked for, and then kept.
+
+    Of a run whose tables were thrown away the summary says what is left to say.
+    """
 
     directory: Path
     summary: Summary
@@ -99,9 +109,35 @@ class Run:
         )
 
     @cached_property
+    def is_whole(self) -> bool:
+        """Whether its tables are there, and not only what sums them up."""
+        return any((self.directory / f"{name}.parquet").exists() for name in SCHEMAS)
+
+    @cached_property
     def under_test(self) -> TrafficSummary:
         """What these clients got, by today's rules: older summaries lack some of it."""
-        return traffic_summary(self, self.summary.traffic, self.clients_under_test)
+        if self.is_whole:
+            return traffic_summary(self, self.summary.traffic, self.clients_under_test)
+        return self.summary.by_traffic[0]
+
+    @cached_property
+    def build_time_ms(self) -> Distribution:
+        """Of the circuits that carried these clients' traffic; of a summary alone all clients'."""
+        if self.is_whole:
+            return distribution(build_times_ms(self, self.clients_under_test))
+        return self.summary.circuit_build_time_ms
+
+    @cached_property
+    def held_by_relays(self) -> tuple[RelaySummary, ...]:
+        """What each relay held; older runs don't know."""
+        return relay_summaries(self.relays) if self.is_whole else self.summary.relays
+
+    @cached_property
+    def wire_bytes_per_byte(self) -> float | None:
+        """Bytes on the wire for each byte delivered; see `values.wire_bytes_per_byte`."""
+        if self.is_whole:
+            return wire_bytes_per_byte(self.plan, self)
+        return self.summary.wire_bytes_per_byte
 
     @cached_property
     def transfers(self) -> polars.DataFrame:
@@ -164,11 +200,15 @@ class Run:
         )
 
 
-def read_run(directory: Path) -> Run:
+def read_run(directory: Path, *, whole: bool = True) -> Run:
     """Read a run's summary and manifest, and see that its tables are there as they were written.
 
+    Args:
+        whole: refuse a directory that has summary and manifest, but no table.
+
     Raises:
-        TestbedError: the directory is no run's, a failed run's, of another format, or damaged.
+        TestbedError: the directory is no run's, a failed run's, of another format, or damaged; or
+            its summary is all there is, and too old to stand alone.
     """
     if not directory.is_dir():
         raise TestbedError(f"{directory} is no directory, so no run")
@@ -176,11 +216,16 @@ def read_run(directory: Path) -> Run:
         raise TestbedError(f"{directory} is what a failed run left: see its {ERROR}")
     summary = _summary(directory / SUMMARY)
     manifest = _manifest(directory / MANIFEST)
+    run = Run(directory, summary, manifest)
+    wanted = whole or run.is_whole
+    if not wanted and not summary.by_traffic:
+        raise TestbedError(f"{directory / SUMMARY}: no by_traffic: this old run needs its tables")
     for name, digest in manifest.get(SHA256, {}).items():
-        _check_digest(directory / name, digest)
-    for name in SCHEMAS:
+        if wanted or name == SUMMARY:
+            _check_digest(directory / name, digest)
+    for name in SCHEMAS if wanted else ():
         _check_table(directory / f"{name}.parquet", name)
-    return Run(directory, summary, manifest)
+    return run
 
 
 def _summary(path: Path) -> Summary:
