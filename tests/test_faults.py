@@ -317,14 +317,19 @@ def test_a_machine_whose_clock_goes_on_while_its_command_hangs(
 
 
 def test_no_room_for_the_machines_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual, "MEMORY_FOLDERS", (str(tmp_path / "none"), str(tmp_path)))
-    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(virtual, "SHARED_MEMORY", str(tmp_path / "none"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert virtual._memory_folder(1) == str(tmp_path)
     with pytest.raises(TestbedError, match=f"none or {tmp_path}: set TMPDIR to a folder"):
         virtual._memory_folder(10**9)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with pytest.raises(TestbedError, match=f"1000000000 MB, in {tmp_path}: set"):
-        virtual._memory_folder(10**9)
+
+
+def test_the_machines_memory_is_shared_memory_whatever_tmpdir_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual, "SHARED_MEMORY", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    assert virtual._memory_folder(1) == str(tmp_path)
 
 
 @pytest.mark.experiment

@@ -37,9 +37,6 @@ SNAKEFILE = Path(__file__).with_name("Snakefile")
 JOB = (sys.executable, "-m", "testbed.batch.job")
 """What carries out one run, given the folder of its note."""
 
-ON_NODE = ("env", "--unset=TMPDIR")
-"""A guest's memory is a file in it, and otherwise in /dev/shm: never on a disk, nor on NFS."""
-
 STATE = ".batch"
 SNAKEMAKE_LOG = "snakemake.log"
 LOOK_INTERVAL_S = 0.5
@@ -149,7 +146,7 @@ def _new_notes(
     """The notes of the runs, and what Snakemake is to do; nothing of an earlier call stays."""
     shutil.rmtree(state, ignore_errors=True)
     # Here it dies with Snakemake, even of kill -9. On a cluster Slurm ends it, and lets it tidy up.
-    around = ON_NODE if cluster else steps.dying_with_us([])
+    around = [] if cluster else steps.dying_with_us([])
     jobs, notes = [], []
     for number, one in enumerate(to_run, start=1):
         note = Note(state.absolute() / "notes" / f"{number:03}")

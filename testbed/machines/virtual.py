@@ -70,8 +70,9 @@ TERMINAL = "tty1"
 RUN = Path("/run/testbed/run")
 """Where the guest sees the directory of its run, wherever that lies on the host."""
 
-MEMORY_FOLDERS = ("/dev/shm", "/tmp")
-"""Where the guest's memory lies as a file, unless TMPDIR says otherwise."""
+SHARED_MEMORY = "/dev/shm"
+"""Where the guest's memory lies as a file, if there is room. On a disk, each page that the guest
+changes would be written out again and again."""
 
 _FATAL = {
     "Kernel panic": "the guest's kernel panicked",
@@ -187,8 +188,8 @@ def check_path(path: Path) -> None:
 
 def _memory_folder(memory_mb: int) -> str:
     """The first folder with room for the guest's memory: without it the kernel would panic."""
-    told = os.environ.get("TMPDIR")
-    folders = [told] if told else MEMORY_FOLDERS
+    # TMPDIR comes second: Snakemake and Slurm set it, mostly to a folder on a disk.
+    folders = [SHARED_MEMORY, os.environ.get("TMPDIR", "/tmp")]
     for folder in folders:
         with suppress(OSError):
             if shutil.disk_usage(folder).free >= memory_mb * 2**20:
