@@ -93,10 +93,10 @@ def build_times_ms(run: Run) -> polars.Series:
 
 
 def outliers_percent(run: Run) -> float:
-    """How many of the transfers' throughputs lie outside Tukey's fences, in percent."""
+    """How many of the completed transfers lie outside Tukey's fences by throughput, in percent."""
     fenced = run.under_test.throughput_without_outliers_mb_per_s
-    known = run.under_test.transfers.completed
-    return 100 * fenced.outliers / known if fenced and known else 0.0
+    completed = run.under_test.transfers.completed
+    return 100 * fenced.outliers / completed if fenced and completed else 0.0
 
 
 def median_window(run: Run) -> float | None:

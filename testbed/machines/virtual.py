@@ -189,7 +189,7 @@ def check_path(path: Path) -> None:
 def _memory_folder(memory_mb: int) -> str:
     """The first folder with room for the guest's memory: without it the kernel would panic."""
     # TMPDIR comes second: Snakemake and Slurm set it, mostly to a folder on a disk.
-    folders = [SHARED_MEMORY, os.environ.get("TMPDIR", "/tmp")]
+    folders = [SHARED_MEMORY, os.environ.get("TMPDIR") or "/tmp"]
     for folder in folders:
         with suppress(OSError):
             if shutil.disk_usage(folder).free >= memory_mb * 2**20:
