@@ -50,18 +50,15 @@ from testbed.probes.sockets import (
 )
 from testbed.probes.system_calls import count_system_calls
 from testbed.recording import Record
-from testbed.seeds import derived_seed
 from testbed.tor.bootstrap import NETWORK, running_tors
 from testbed.tor.circuits import Circuits
 from testbed.tor.configuration import socks_proxy
 from testbed.tor.network import TorNetwork, wait_until
 from testbed.traffic.competing import competing_servers, competing_streams
-from testbed.traffic.models import MODELS, write_client, write_server
+from testbed.traffic.models import MODELS, generator_seed, write_client, write_server
 from testbed.traffic.tgen_log import generator_log, has_settled
 
 TGEN_PORT = 8888
-TGEN_SEED_BITS = 31
-"""TGen reads seeds as unsigned numbers of 32 bits."""
 STEP_INTERVAL_S = 1.0
 LINK_CLEAR_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -231,7 +228,7 @@ def playing_traffic(
                     model,
                     server=(str(plan.node(plan.server_of(client)).address), TGEN_PORT),
                     socks_proxy=socks_proxy(plan.node(client)),
-                    seed=derived_seed(plan.seed, "tgen", client, bits=TGEN_SEED_BITS),
+                    seed=generator_seed(plan.seed, client),
                 )
                 for client, model in plan.traffic_by_client.items()
             },

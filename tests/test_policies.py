@@ -262,11 +262,11 @@ def circuits_of(table: polars.DataFrame) -> polars.Series:
 
 @pytest.mark.experiment
 def test_the_example_for_real(tmp_path: Path) -> None:
-    run = run_scenario(tmp_path, str(EXAMPLE), "vanilla", 30)
+    run = run_scenario(tmp_path, str(EXAMPLE), "vanilla", 60)
     carried = run.transfers.filter("ok")
     assert carried["path"].unique().to_list() and carried["path"].null_count() == 0
     assert set(carried.filter(client="client1")["path"]) == {"guard1,middle1,exit1"}
-    # A page, a pause, a page: in 30 s each client has used both circuits.
+    # A pause, a page, a pause, a page: in 60 s each client has used both circuits.
     assert (
         carried.group_by("client")
         .agg(polars.col("circuit").n_unique().alias("circuits"))["circuits"]

@@ -5,9 +5,12 @@ Playing them over sockets is tested in test_tgen.
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 import networkx
 import pytest
@@ -17,6 +20,8 @@ from testbed.traffic.models import (
     MODELS,
     burst,
     client_graph,
+    first_pause_s,
+    generator_seed,
     packet_graph,
     server_graph,
     uploads,
@@ -79,6 +84,8 @@ def test_client_configuration_is_valid(name: str, tmp_path: Path) -> None:
         assert [proxy.address for proxy in options.socks_proxies] == [PROXY]
         assert options.socks_username == "c1"
     assert graph.options.seed == 7
+    assert graph.options.delay_us == round(1e6 * first_pause_s(name, 7))
+    assert bool(graph.options.delay_us) == (name == "page")
     after = only(stream.followers for stream in streams)
     if len(streams) > 1:
         assert (after.kind, after.pause_times_us) == ("pause", ())
@@ -97,6 +104,21 @@ def test_pauses() -> None:
     assert MODELS["bulk"].pauses_s == ()
     assert MODELS["web"].pauses_s == (10,)
     assert MODELS["page"].pauses_s == tuple(range(1, 31))
+
+
+def test_pages_begin_as_often_at_the_start_as_later() -> None:
+    """Of clients whose pages take no time; those of the first seconds are all their first ones."""
+    begun = Counter[int]()
+    for number in range(4000):
+        seed = generator_seed(1, f"client{number}")
+        chance, at_s = random.Random(seed), first_pause_s("page", seed)
+        while at_s < 60:
+            begun[int(at_s // 5)] += 1
+            at_s += chance.choice(MODELS["page"].pauses_s)
+    mean_pause_s = fmean(MODELS["page"].pauses_s)
+    assert [begun[number] for number in range(12)] == pytest.approx(
+        [4000 * 5 / mean_pause_s] * 12, rel=0.1
+    )
 
 
 def test_server_configuration_is_valid(tmp_path: Path) -> None:

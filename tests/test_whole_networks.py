@@ -32,8 +32,11 @@ from analysis.whole_networks import (
     shared_percent,
 )
 from testbed.network.model import Node
+from testbed.plan import make_plan
 from testbed.results import Run, read_run
+from testbed.results.checks import client_check
 from testbed.results.tables import SCHEMAS
+from testbed.traffic.models import first_pause_s, generator_seed
 
 
 def cells(at_s: float, relay: str, queue: int, next_queue: int | None) -> dict[str, object]:
@@ -133,6 +136,18 @@ def test_a_relays_use_is_what_it_sent_by_its_rate() -> None:
     assert (use["relay"], use["relay_class"]) == ("relay1", "exit")
     assert use["sent_bit_per_s"] == pytest.approx(100_000)
     assert use["use"] == pytest.approx(0.1)
+
+
+def test_whose_first_pause_outlasts_the_run_completes_nothing() -> None:
+    plan = make_plan("SmallNetwork", "vanilla", duration="10 s")
+    check = client_check(plan, polars.DataFrame(schema=SCHEMAS["transfers"]))
+    assert not check.ok
+    waits_s = {
+        client: first_pause_s(model, generator_seed(plan.seed, client))
+        for client, model in plan.traffic_by_client.items()
+    }
+    assert check.observed.split(", ") == [client for client in waits_s if waits_s[client] < 9]
+    assert 10 < len(check.observed.split(", ")) < len(waits_s)
 
 
 # Whole runs.

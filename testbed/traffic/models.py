@@ -12,6 +12,7 @@ from pathlib import Path
 import networkx
 
 from testbed.errors import InputError
+from testbed.seeds import BITS, derived_seed
 from testbed.traffic.tgen.markov import PACKET_BYTES, TO_ORIGIN, TOGETHER_US
 
 # Packets of a paced model leave in bursts about so far apart; TGen ignores delays up to 10 ms.
@@ -21,6 +22,9 @@ _STALLOUT = "30 seconds"
 # nothing until the server says that all has come.
 _UPLOAD_STALLOUT = "10 minutes"
 _HEARTBEAT = "1 second"
+
+SEED_BITS = 31
+"""TGen reads seeds as unsigned numbers of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class TrafficModel:
         upload: whether the payload goes from client to server instead.
         at_once: how many transfers begin together, in a stream each; the next begin when all of
             them have ended. Together they are a load.
-        pauses_s: after a transfer, one of these by chance; empty: the next begins at once.
+        pauses_s: after a transfer, one of these by chance; empty: the next begins at once. If there
+            are several, a client begins with what is left of one (`first_pause_s`).
     """
 
     name: str
@@ -63,7 +68,10 @@ _ALL = (
     TrafficModel("audio", "50 kB/s in streams of 5 s", 250_000, rate_byte_per_s=50_000),
     TrafficModel("video", "1 MB/s in streams of 5 s", 5_000_000, rate_byte_per_s=1_000_000),
     TrafficModel(
-        "page", "320 KiB, then a pause of 1 to 30 s", 320 * 1024, pauses_s=tuple(range(1, 31))
+        "page",
+        "320 KiB, then a pause of 1 to 30 s; begins within a pause",
+        320 * 1024,
+        pauses_s=tuple(range(1, 31)),
     ),
     TrafficModel("bulk5mib", "5 MiB, then at once the next", 5 * 1024 * 1024),
     TrafficModel("upload", "5 MB to the server, then at once the next", 5_000_000, upload=True),
@@ -102,6 +110,38 @@ def traffic_model(name: str) -> TrafficModel:
     return MODELS[name]
 
 
+def generator_seed(seed: int, client: str) -> int:
+    """The seed of a client's generator, from that of its run."""
+    return derived_seed(seed, "tgen", client, bits=SEED_BITS)
+
+
+def first_pause_s(model: str, seed: int) -> float:
+    """How long a client waits before its first transfer: what is left of a pause under way.
+
+    If all clients of a model that pauses by chance began at once, they would meet as they never do
+    again. So a moment is drawn among all pauses, laid end to end: it lies in a long one as much
+    more likely as that is longer, and anywhere in it (the residual life of renewal theory; Cox,
+    Renewal Theory, 1962). That transfers take time, too, is left out. Pauses of one length are no
+    chance: with them, clients begin at once.
+
+    Args:
+        model: a name from `MODELS`.
+        seed: as of `client_graph`.
+
+    Raises:
+        InputError: an unknown model.
+    """
+    pauses_s = traffic_model(model).pauses_s
+    if len(pauses_s) < 2:
+        return 0.0
+    left_s = derived_seed(seed, "first pause") * sum(pauses_s) / (1 << BITS)
+    for pause_s in pauses_s:
+        left_s -= pause_s
+        if left_s < 0:
+            break
+    return -left_s
+
+
 def client_graph(
     model: str,
     *,
@@ -133,6 +173,8 @@ def client_graph(
         "markovmodelseed": str(seed),
         "stallout": _UPLOAD_STALLOUT if found.upload else _STALLOUT,
     }
+    if first_s := first_pause_s(model, seed):
+        start["time"] = f"{round(first_s * 1e6)} microseconds"
     if socks_proxy is not None:
         start["socksproxy"] = _peer(socks_proxy)
         if socks_username is not None:
