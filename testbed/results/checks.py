@@ -32,7 +32,7 @@ LEGS = 2
 """Of a linked set, as in `tor.circuits`."""
 
 BEGINNING_S = 1.0
-"""Who should begin so shortly before the end may have begun after it."""
+"""A client that should begin so shortly before the end may begin after it."""
 
 DURATION_TOLERANCE = 0.01
 SAMPLE_INTERVAL_S = 0.5
@@ -235,7 +235,7 @@ def queue_drops(plan: Plan, recorded: Recorded) -> str:
 def client_check(plan: Plan, transfers: polars.DataFrame) -> Check:
     """Whether every client completed a transfer that began before measuring ended.
 
-    Of those that begin with a pause, the ones whose pause ends before that are meant.
+    A client whose first pause lasts until then has none to complete.
     """
     done = set(transfers.filter("measured", "ok")["client"])
     without = [

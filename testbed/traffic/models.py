@@ -5,8 +5,10 @@ Starting the programs belongs to the experiment; playing the configuration to `t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import networkx
@@ -119,10 +121,9 @@ def first_pause_s(model: str, seed: int) -> float:
     """How long a client waits before its first transfer: what is left of a pause under way.
 
     If all clients of a model that pauses by chance began at once, they would meet as they never do
-    again. So a moment is drawn among all pauses, laid end to end: it lies in a long one as much
-    more likely as that is longer, and anywhere in it (the residual life of renewal theory; Cox,
-    Renewal Theory, 1962). That transfers take time, too, is left out. Pauses of one length are no
-    chance: with them, clients begin at once.
+    again. So a moment is drawn from all pauses, laid end to end: the longer a pause, the likelier
+    it lies there (the residual life of renewal theory; Cox, Renewal Theory, 1962). The time that
+    transfers take is left out. With pauses of one length nothing is chance: clients begin at once.
 
     Args:
         model: a name from `MODELS`.
@@ -134,12 +135,9 @@ def first_pause_s(model: str, seed: int) -> float:
     pauses_s = traffic_model(model).pauses_s
     if len(pauses_s) < 2:
         return 0.0
-    left_s = derived_seed(seed, "first pause") * sum(pauses_s) / (1 << BITS)
-    for pause_s in pauses_s:
-        left_s -= pause_s
-        if left_s < 0:
-            break
-    return -left_s
+    ends_s = list(accumulate(pauses_s))
+    moment_s = derived_seed(seed, "first pause") * ends_s[-1] / (1 << BITS)
+    return ends_s[bisect_right(ends_s, moment_s)] - moment_s
 
 
 def client_graph(
