@@ -14,6 +14,7 @@ from pathlib import Path
 import batch_stand_in
 import pytest
 from commands import QUEUE_VARIANT, VARIANT
+from filelock import ReadWriteLock
 from made_record import (
     SCENARIO,
     START_S,
@@ -27,6 +28,16 @@ from testbed.plan_model import Plan
 from testbed.results import MachineFacts
 from testbed.setup import cache, steps
 from testbed.setup.builds import Build
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """No test of another worker goes on beside one that is marked alone, fixtures included."""
+    assert item.config.cache is not None
+    lock = ReadWriteLock(item.config.cache.mkdir("beside") / "lock")
+    alone = item.get_closest_marker("alone")
+    with lock.write_lock() if alone else lock.read_lock():
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -386,6 +386,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(virtual, "STALL_WALL_S", LONGEST_S)
 
 
+@pytest.mark.alone
 @pytest.mark.experiment
 def test_a_scenario_that_the_host_is_fast_enough_for(tmp_path: Path) -> None:
     # Long enough for what the generators take to start.

@@ -286,4 +286,4 @@ def test_the_example_for_real(tmp_path: Path) -> None:
 def test_a_policy_that_fails_while_it_runs(tmp_path: Path) -> None:
     source = POLICY.read_text().replace("return min(", "raise LookupError('none') or min(")
     with pytest.raises(AssertionError, match=r"policy mine: LookupError\('none'\)"):
-        run_scenario(tmp_path, scenario(tmp_path, "mine.py", source), "vanilla", 10)
+        run_scenario(tmp_path, scenario(tmp_path, "mine.py", source), "vanilla", 60)
