@@ -79,6 +79,7 @@ def test_the_batch_of_whole_networks() -> None:
         *("vanilla", "vanilla-kistlite", "vanilla-vegas", "shared-by-number-3", "own-up-to-3"),
         *("pctls", "pctcp", "pctls-vegas", "pctcp-vegas", "conflux", "pctls-conflux"),
         *("live-2026", "live-2026-conflux", "pctls-live-2026"),
+        *("no-delay", "pctls-no-delay"),
     }
     busy = [plan for plan in plans if plan.unchanged_scenario == "SmallNetworkBusy"]
     assert {plan.relay_rates for plan in busy} == {0.1}

@@ -114,7 +114,8 @@ def test_shown_commands_are_understood(
         (tmp_path / name).write_text(text, encoding="utf-8")
     for name, copy in (("Two", "Two-1000"), ("NoDropping", "NoDropping-of-two")):  # made by sed
         shutil.copy(PROJECT / "scenarios" / f"{name}.toml", tmp_path / f"{copy}.toml")
-    shutil.copy(EXAMPLES / "pctls-no-delay.toml", tmp_path / "vanilla-at-once.toml")
+    for variant in ("vanilla", "pctls"):
+        shutil.copy(EXAMPLES / "pctls-no-delay.toml", tmp_path / f"{variant}-at-once.toml")
     shutil.copy(EXAMPLES / "no-delay.patch", tmp_path)
     (tmp_path / "docs").symlink_to(PROJECT / "docs")
     monkeypatch.chdir(tmp_path)
