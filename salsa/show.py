@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -46,13 +46,24 @@ def print_seconds(console: Console, seconds: Sequence["Second"]) -> None:
         cells = (one.second, one.circuits, one.links, f"{one.seen_percent:.1f}")
         table.add_row(*map(str, cells), _number(one.simulated_percent, 1), off)
     console.print(table)
+    circuits = fmean(one.circuits for one in seconds)
+    links = fmean(one.links for one in seconds)
     seen = fmean(one.seen_percent for one in seconds)
     simulated = fmean(one.simulated_percent.mean for one in seconds)
     console.print(
-        f"Mean over {len(seconds)} seconds: {seen:.1f} % of the links were shared,"
-        f" {simulated:.1f} % in the simulation.",
+        f"Mean over {len(seconds)} seconds: {circuits:.0f} active circuits with {links:.0f} links;"
+        f" {seen:.1f} % of the links were shared, {simulated:.1f} % in the simulation.",
         highlight=False,
     )
+    deviations = [one.deviations for one in seconds if one.deviations is not None]
+    far = sum(abs(one) > 2 for one in deviations)
+    if len(deviations) > 1:
+        console.print(
+            f"More than two standard deviations from it: {far} of {len(deviations)} seconds"
+            f" (by chance {0.05 * len(deviations):.0f}); the deviations' own standard deviation"
+            f" is {stdev(deviations):.1f} (by chance 1).",
+            highlight=False,
+        )
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -42,6 +42,12 @@ def as_tor(plan: Plan, seed: int) -> Paths:
     return zip(*drawn, strict=True)
 
 
+def evenly() -> Paths:
+    """Circuits that take each relay as often."""
+    chance = np.random.default_rng(1)
+    return [tuple(chance.choice(50, 3, replace=False)) for _ in range(CIRCUITS)]
+
+
 def run_of(plan: Plan, *seconds: Paths) -> Run:
     """A run in whose seconds circuits with these relays are active, by their numbers."""
     names = [relay.name for relay in plan.of_kind("relay")]
@@ -82,9 +88,7 @@ def test_circuits_as_tor_chooses_them_are_as_simulated(plan: Plan, undirected: b
 
 
 def test_circuits_that_choose_evenly_share_fewer_links(plan: Plan) -> None:
-    chance = np.random.default_rng(1)
-    even = [tuple(chance.choice(50, 3, replace=False)) for _ in range(CIRCUITS)]
-    (second,) = held_against_simulation(run_of(plan, even), seeds=20)
+    (second,) = held_against_simulation(run_of(plan, evenly()), seeds=20)
     assert second.deviations is not None and second.deviations < -8
 
 
@@ -106,12 +110,16 @@ def test_other_runs_are_refused(plan: Plan) -> None:
 def test_the_command(
     plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("testbed.results.read_run", lambda _: run_of(plan, as_tor(plan, 5)))
-    assert status_of(["salsa", "--run", "made", "--seeds", "5"]) == 0
-    assert "Mean over 1 seconds" in capsys.readouterr().out
+    run = run_of(plan, as_tor(plan, 5), as_tor(plan, 6), evenly())
+    monkeypatch.setattr("testbed.results.read_run", lambda _: run)
+    assert status_of(["salsa", "--run", "made", "--seeds", "20"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Mean over 3 seconds: {CIRCUITS} active circuits" in said
+    assert "More than two standard deviations from it: 1 of 3 seconds" in said
     assert status_of(["salsa", "--run", "made", "--seeds", "5", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert row["circuits"] == CIRCUITS
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["circuits"] for row in rows] == [CIRCUITS] * 3
     assert status_of(["salsa", "--run", "made", "--seeds", "5", "--csv"]) == 0
-    (same,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
-    assert float(same["seen_percent"]) == pytest.approx(row["seen_percent"])
+    same = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    shares = [row["seen_percent"] for row in rows]
+    assert [float(row["seen_percent"]) for row in same] == pytest.approx(shares)
