@@ -42,6 +42,24 @@ with running_lab(plan) as lab:
     print("open", *pinged())
 """
 
+MESSAGES = """
+import socket
+from testbed.lab.network import running_lab
+from testbed.plan import make_plan
+
+plan = make_plan("NoDropping", "pctcp")
+there = (plan.node("middle1").address, 5201)
+with running_lab(plan) as lab:
+    listening = lab.inside("middle1", lambda: socket.create_server(there))
+    sending = lab.inside("exit1", lambda: socket.create_connection(there))
+    receiving, _ = listening.accept()
+    for _ in range(5):
+        sending.sendall(bytes(4 * 514))
+        print("read", len(receiving.recv(65536)))
+        receiving.sendall(b"answer")
+        sending.recv(65536)
+"""
+
 
 def observed(run: Run, name: str) -> str:
     (check,) = (check for check in run.summary.checks if check.name == name)
@@ -60,6 +78,12 @@ def test_what_is_not_esp_is_counted_and_dropped(tmp_path: Path) -> None:
     lines = [line.split() for line in run_inside(COUNTING, tmp_path / "machine").splitlines()]
     counts = {words[0]: tuple(map(int, words[1:])) for words in lines if len(words) == 4}
     assert counts == {"protected": (5, 5, 5), "one-sided": (0, 10, 5), "open": (5, 15, 5)}
+
+
+def test_a_message_arrives_whole_through_esp_too(tmp_path: Path) -> None:
+    """Four cells, in two segments: who is woken by the first one would read 1414 bytes."""
+    output = run_inside(MESSAGES, tmp_path / "machine").splitlines()
+    assert [line for line in output if line.startswith("read")] == ["read 2056"] * 5
 
 
 def test_pctcp(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ last one of each write, is handed up at once, so that a message never waits; and
 see each packet by itself, are not concerned. Without it an infinitely fast CPU wakes Tor for each
 packet, and most of a run's cost is wake-ups. (veth does it only where the sender's interface has
 no segmentation offload. Kernel patch 0002 makes it a bound: an unpatched kernel starts the time
-anew with every packet that arrives, and holds a stream's segment for up to 10 ms on a busy link.)
+anew with every packet that arrives, and holds a stream's segment for up to 10 ms on a busy link.
+Kernel patch 0006 has it for what comes out of ESP, too, which can be joined only afterwards.)
 """
 
 TRUNK = "trunk"
