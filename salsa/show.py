@@ -56,8 +56,8 @@ def print_seconds(console: Console, seconds: Sequence["Second"]) -> None:
         highlight=False,
     )
     deviations = [one.deviations for one in seconds if one.deviations is not None]
-    far = sum(abs(one) > 2 for one in deviations)
     if len(deviations) > 1:
+        far = sum(abs(one) > 2 for one in deviations)
         console.print(
             f"More than two standard deviations from it: {far} of {len(deviations)} seconds"
             f" (by chance {0.05 * len(deviations):.0f}); the deviations' own standard deviation"
