@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from string import Template
 
@@ -40,9 +40,12 @@ LOOP_VARIABLES = {
     "clients": "4",
 }
 
+UNITS = ("MB/s", "ms")
+
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FIRST_COMMENT = re.compile(r"# (\S+\.toml)\n")
 _TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
+_FIGURE = re.compile(r"-?\d+(?:\.\d+)?")
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
@@ -180,6 +183,49 @@ def test_the_published_tables_are_those_of_the_kept_runs(kept: Found) -> None:
     # The windows alone need the runs' tables.
     statements = as_markdown(tables.statements_table(kept)).splitlines()
     assert all("window" in line for line in set(statements) - set(document))
+
+
+def test_the_readmes_table_is_that_of_the_kept_runs(kept: Found) -> None:
+    """A scenario's throughput and round trip in one row, of today's Tor, without deviations."""
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8").splitlines()
+    cells = {tuple(row[:3]): row[3:] for row in tables.table_4(kept).rows}
+    for variant, scenario, unit in cells:
+        if unit != "MB/s":
+            continue
+        shown = [variant, scenario]
+        for paper, _, packets, _, bundles, _ in (cells[variant, scenario, unit] for unit in UNITS):
+            shown += [paper, *(re.sub(r" ± [\d.]+", "", ours) for ours in (packets, bundles))]
+        assert f"| {' | '.join(shown)} |" in readme
+
+
+def what_differs() -> list[tuple[str, set[str]]]:
+    """The rows of that table in results.md: what is published, and our figures beside it."""
+    document = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8")
+    section = document.split("\n## What differs, and why\n\n")[1].split("\n\n")[0]
+    rows = [line.split(" | ") for line in section.splitlines()[2:]]
+    return [
+        (published, set(_FIGURE.findall(here.replace("Tor of 2021", ""))))
+        for published, here, _cause in rows
+    ]
+
+
+def is_of(published: str, row: Sequence[str]) -> bool:
+    """Whether a row of what differs is of the variant and scenario of a row of Table 4."""
+    variant, scenario = row[:2]
+    return variant in published and (scenario in published or "all three" in published)
+
+
+def test_what_differs_has_the_tables_figures(kept: Found) -> None:
+    for published, told in what_differs():
+        cells = [row[5:] for row in tables.table_4(kept).rows if is_of(published, row)]
+        assert told and told <= set(_FIGURE.findall(str(cells))), published
+
+
+def test_each_figure_outside_the_published_deviation_has_its_cause(kept: Found) -> None:
+    for row in tables.table_4(kept).rows:
+        told = set().union(*(told for published, told in what_differs() if is_of(published, row)))
+        outside = {_FIGURE.findall(ours)[0] for ours in row[5:] if "*" not in ours}
+        assert outside <= told, row[:3]
 
 
 # Carried out, as whoever runs the tests; by .ci/run that is an ordinary user.
