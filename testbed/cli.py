@@ -65,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     messages = Console(stderr=True)
     try:
         status: int = given.command(given, messages)
+        sys.stdout.flush()
     except TestbedError as error:
         messages.print(f"run.py: {error}", markup=False, highlight=False, soft_wrap=True)
         return error.exit_status

@@ -23,6 +23,7 @@ from commands import (
     with_machine,
 )
 from made_record import SCENARIO
+from made_runs import Made
 
 from testbed import cli, runner
 from testbed.check import Check
@@ -264,13 +265,19 @@ def test_what_is_ignored_stays_ignored(folder: Path) -> None:
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
-def test_a_reader_that_has_seen_enough_gets_no_trace() -> None:
-    """As in `./run.py network SmallNetwork --json | head -1`."""
+@pytest.mark.parametrize("command", ["network SmallNetwork --json", "tables RUNS --csv"])
+def test_a_reader_that_has_seen_enough_gets_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """As with `| head -1`. The little that `tables` has here is written when all is done."""
+    Made().write(tmp_path)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    words = [str(tmp_path) if word == "RUNS" else word for word in command.split()]
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "testbed.cli", "network", "SmallNetwork", "--json"]
+    called = [sys.executable, "-m", "testbed.cli", *words]
     with os.fdopen(writing) as nobody:
-        ended = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, check=False)
+        ended = subprocess.run(called, stdout=nobody, stderr=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stderr) == (cli.FAILED, b"")
 
 
