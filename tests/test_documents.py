@@ -19,6 +19,7 @@ from made_runs import Made
 from analysis.runs import Found, find_runs
 from analysis.tables import as_markdown
 from papers.hydra import tables
+from papers.hydra.published import TABLE_4
 from testbed import cli
 from testbed.batch import read_batch
 from testbed.drawing import draw_scenario
@@ -39,8 +40,6 @@ LOOP_VARIABLES = {
     "loss": "0.2",
     "clients": "4",
 }
-
-UNITS = ("MB/s", "ms")
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FIRST_COMMENT = re.compile(r"# (\S+\.toml)\n")
@@ -189,11 +188,10 @@ def test_the_readmes_table_is_that_of_the_kept_runs(kept: Found) -> None:
     """A scenario's throughput and round trip in one row, of today's Tor, without deviations."""
     readme = (PROJECT / "README.md").read_text(encoding="utf-8").splitlines()
     cells = {tuple(row[:3]): row[3:] for row in tables.table_4(kept).rows}
-    for variant, scenario, unit in cells:
-        if unit != "MB/s":
-            continue
-        shown = [variant, scenario]
-        for paper, _, packets, _, bundles, _ in (cells[variant, scenario, unit] for unit in UNITS):
+    for names in TABLE_4:
+        shown = [*names]
+        for unit in ("MB/s", "ms"):
+            paper, _, packets, _, bundles, _ = cells[*names, unit]
             shown += [paper, *(re.sub(r" ± [\d.]+", "", ours) for ours in (packets, bundles))]
         assert f"| {' | '.join(shown)} |" in readme
 
