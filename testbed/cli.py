@@ -31,6 +31,7 @@ from testbed.ending import (
     end_on_signals,
 )
 from testbed.errors import InputError, TestbedError, reason_of
+from testbed.setup import kernel, releases
 from testbed.setup.doctor import print_doctor
 from testbed.setup.ready import ensure_ready, tor_need
 from testbed.toml_file import PROJECT, names_in
@@ -434,6 +435,8 @@ def _list(_given: argparse.Namespace, _messages: Console) -> int:
 
 def _setup(_given: argparse.Namespace, messages: Console) -> int:
     _set_up(messages)
+    for choice in (kernel.choice(), releases.chosen("tor")):
+        messages.print(str(choice), markup=False, highlight=False, soft_wrap=True)
     return VALID
 
 

@@ -479,10 +479,10 @@ def _release_or_source(chain: Chain) -> tuple[str | None, Path | None]:
 
 
 def _release(file: Path, version: str) -> str:
-    from testbed.setup import sources  # runs have no part of the set-up
+    from testbed.setup import releases  # runs have no part of the set-up
 
     try:
-        return sources.release("tor", version).version
+        return releases.named("tor", version).version
     except InputError as error:
         raise InputError(f'{label(file)}: tor = "{version}": {error}') from error
 

@@ -25,7 +25,7 @@ from testbed.errors import TestbedError
 from testbed.machines.watching import Usage
 from testbed.plan_model import Plan
 from testbed.results import read_run
-from testbed.setup import sources
+from testbed.setup import releases
 from testbed.toml_file import PROJECT
 
 BATCH = """
@@ -92,8 +92,8 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     with_machine(monkeypatch, own / "unused", Machine)
     metadata = {"name": "tor", "version": tor, "sources": [{"name": "tor", "sha256": tor}]}
     (own / "build" / "build.json").write_text(json.dumps(metadata))
-    release = sources.Release("tor", tor, (sources.Tarball(sha256=tor),))
-    monkeypatch.setattr(sources, "release", lambda *_arguments: release)
+    release = releases.Release("tor", tor, (releases.Tarball(sha256=tor),))
+    monkeypatch.setattr(releases, "chosen", lambda _project: releases.Choice(release))
     monkeypatch.setattr(carrying_out, "ensure_ready", vars(runner)["ensure_ready"])
     monkeypatch.setattr(carrying_out, "JOB", (sys.executable, __file__))
 

@@ -77,7 +77,7 @@ def test_what_a_tor_can_not_tell_is_not_judged() -> None:
 
 def test_a_plan_needs_its_release() -> None:
     plain, old = (make_plan("One", name) for name in ("pctls", "pctls-2021"))
-    assert plan_need(plain).source == tor.PINNED
+    assert plan_need(plain).source == tor.CHOSEN
     assert plan_need(old).source == tor.TorSource(release=RELEASE)
     assert plan_need(old).patches == plan_need(plain).patches
     assert old.key != plain.key

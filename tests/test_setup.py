@@ -4,6 +4,7 @@ No test here asks apt or pip for anything over the network.
 """
 
 import io
+import json
 import os
 import pwd
 import re
@@ -29,6 +30,7 @@ from testbed.setup import (
     privileges,
     processor,
     ready,
+    releases,
     steps,
     tor,
 )
@@ -231,6 +233,19 @@ def test_doctor_without_builds_says_how_to_get_them(own_cache: Path) -> None:
     assert not doctor.print_doctor(Console(file=text, width=200))
     assert re.search(r"no +kernel +not built: `\./run\.py setup`", text.getvalue())
     assert re.search(r"no +virtual machine +does not work: see .*kernel", text.getvalue())
+
+
+def test_doctor_says_which_kernels_can_be_used_and_which_is(own_cache: Path) -> None:
+    first, other, *_ = releases.in_order("linux")
+    build = own_cache / "builds" / "linux-any-key"
+    build.mkdir(parents=True)
+    metadata = {"name": "linux", "version": other.version, "patches": [], "date": "2026-11-24"}
+    (build / builds.METADATA).write_text(json.dumps(metadata))
+    releases.choose(other, [f"no place has {first.title}"])
+    told = {finding.name: finding.text for finding in doctor.examine()}["kernel"]
+    assert f"{other.title} is in use: no place has {first.title}" in told
+    assert f"can be had is built: {first.version}, {other.version}, " in told
+    assert f"else the newest of {', '.join(releases.series('linux'))}" in told
 
 
 def test_doctor_says_what_the_mapping_limit_permits(own_cache: Path) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from testbed.results import read_run
-from testbed.setup import doctor, host_kernel, privileges, sources
+from testbed.setup import archives, doctor, host_kernel, privileges
 from testbed.toml_file import PROJECT
 
 PROVISION = "/vagrant/testbed/setup/provision.sh"
@@ -235,7 +235,7 @@ def make(debian: BareDebian) -> None:
 
     All of the project that is not ignored, committed or not.
     """
-    archive, root = sources.debian_archives()[0], debian.root
+    archive, root = archives.debian_archives()[0], debian.root
     options = "--variant=minbase --include=sudo"
     debian.run(f"debootstrap {options} {debian.release} {root} {archive}", inside=False)
     for path in (Path("/etc/resolv.conf"), Path("/etc/hosts"), Path("/etc/pip.conf")):

@@ -27,7 +27,7 @@ def main() -> None:
         side_by_side(
             [
                 ("linux", partial(kernel.kernel_build, progress)),
-                ("tor", partial(tor.tor_build, tor.PINNED, (), progress)),
+                ("tor", partial(tor.tor_build, tor.CHOSEN, (), progress)),
             ],
             progress,
         )

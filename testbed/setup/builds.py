@@ -18,7 +18,8 @@ from typing import Any
 
 from testbed.errors import InputError, TestbedError
 from testbed.setup import cache
-from testbed.setup.sources import Release, SourceTarball, sha256_of
+from testbed.setup.releases import Release
+from testbed.setup.sources import SourceTarball, sha256_of
 from testbed.setup.steps import Progress, run_logged
 
 METADATA = "build.json"
@@ -26,6 +27,18 @@ METADATA = "build.json"
 PARTIAL = ".partial."
 # A kernel's tree with its objects is the largest thing that is ever unpacked here.
 ROOM_BYTES = 3_000_000_000
+
+
+class Misfit(TestbedError):
+    """Raised where the testbed's files do not fit a source: a patch, or the configuration.
+
+    Attributes:
+        file: the one that does not.
+    """
+
+    def __init__(self, file: Path, text: str) -> None:
+        super().__init__(text)
+        self.file = file
 
 
 @dataclass(frozen=True)
@@ -176,7 +189,7 @@ def ingredient(path: Path) -> Ingredient:
         raise InputError(f"{path}: {error.strerror}: a file is needed here") from error
 
 
-def pinned_ingredients(release: Release) -> list[Ingredient]:
+def tarball_ingredients(release: Release) -> list[Ingredient]:
     """Return the tarballs that a release may be built from, each as an ingredient."""
     return [Ingredient(tarball.names[0], tarball.sha256) for tarball in release.tarballs]
 
@@ -206,7 +219,7 @@ def apply_patch(patch: Path, title: str, folder: Path, log: Path) -> None:
         title: the source as messages name it.
 
     Raises:
-        TestbedError: it does not fit; names the patch, the source, and the files that it meant.
+        Misfit: it does not fit; names the patch, the source, and the files that it meant.
     """
     # Without fuzz: lines around a change that are unlike the patch's may mean another place.
     arguments = ["patch", "--strip=1", "--batch", "--forward", "--fuzz=0"]
@@ -216,7 +229,8 @@ def apply_patch(patch: Path, title: str, folder: Path, log: Path) -> None:
     except TestbedError as error:
         unlike = re.findall(r"saving rejects to file (\S+)\.rej", log.read_text(errors="replace"))
         where = f" in {', '.join(unlike)}" if unlike else ""
-        raise TestbedError(f"{patch} does not fit {title}{where}: the log is {log}") from error
+        text = f"{patch} does not fit {title}{where}: the log is {log}"
+        raise Misfit(patch, text) from error
 
 
 def _folder(recipe: Recipe) -> Path:

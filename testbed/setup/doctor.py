@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed.errors import TestbedError
-from testbed.setup import builds, cache, environment, host_kernel, packages
+from testbed.setup import builds, cache, environment, host_kernel, kernel, packages, releases
 from testbed.setup.builds import Build
+from testbed.setup.releases import Choice
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -57,8 +58,8 @@ def examine() -> list[Finding]:
         _system(),
         _packages(),
         _environment(),
-        _built("tor", "Tor"),
-        _built("linux", "kernel"),
+        _built("Tor", releases.chosen("tor")),
+        _built("kernel", kernel.choice()),
         _cores(),
         _memory(),
         _room(),
@@ -98,11 +99,24 @@ def _environment() -> Finding:
     return Finding("environment", False, f"{folder} is not finished: `./run.py setup`")
 
 
-def _built(name: str, title: str) -> Finding:
-    found = [build for build in builds.all_finished() if build.metadata["name"] == name]
+def _built(title: str, choice: Choice) -> Finding:
+    """Tell which builds there are of a project, which release is in use, and which could be."""
+    project = choice.release.project
+    found = [build for build in builds.all_finished() if build.metadata["name"] == project]
     if not found:
-        return Finding(title, False, "not built: `./run.py setup`")
-    return Finding(title, True, "\n".join(_describe(build) for build in found))
+        return Finding(title, False, f"not built: `./run.py setup`\n{_could_be(project)}")
+    lines = [*map(_describe, found), str(choice), _could_be(project)]
+    return Finding(title, True, "\n".join(lines))
+
+
+def _could_be(project: str) -> str:
+    """The releases that can be built, in their order."""
+    pinned = ", ".join(release.version for release in releases.in_order(project))
+    series = ", ".join(releases.series(project))
+    return (
+        f"the first of these that can be had is built: {pinned}; else the newest of {series}"
+        " that Debian's indexes name"
+    )
 
 
 def _describe(build: Build) -> str:

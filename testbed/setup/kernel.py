@@ -1,4 +1,4 @@
-"""The user-mode Linux kernel: a pinned source, our configuration and patches, one binary.
+"""The user-mode Linux kernel: a release's source, our configuration and patches, one binary.
 
 How it is started is the business of `testbed.machines`.
 """
@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from testbed.errors import TestbedError
-from testbed.setup import builds, sources
-from testbed.setup.builds import Build, Recipe
+from testbed.setup import builds, choosing, releases
+from testbed.setup.builds import Build, Misfit, Recipe
+from testbed.setup.releases import Choice, Release
+from testbed.setup.sources import SourceTarball
 from testbed.setup.steps import Progress, run_logged
 
 FOLDER = Path(__file__).resolve().parent.parent / "machines" / "kernel"
@@ -46,19 +48,20 @@ def kernel_build(progress: Progress) -> Build:
     """Return the kernel: product `linux`; build it where need be.
 
     Raises:
+        InputError: HYDRA_KERNEL names a release that isn't pinned.
         TestbedError: no source, a patch that doesn't fit, an option that didn't take, or a
             compiler's error.
     """
-    recipes = kernel_recipes()
-    if (known := builds.first_finished(recipes)) is not None:
+    if (known := builds.first_finished(kernel_recipes())) is not None:
         return known
-    release = chosen_release()
-    tarball = sources.source_tarball(release, progress)
+    return choosing.build_first("linux", _asked_for(), partial(_build, progress), progress)
 
+
+def _build(progress: Progress, release: Release, tarball: SourceTarball) -> Build:
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
         builds.unpack(tarball, tree, log, *LEFT_OUT)
-        for patch in kernel_patches():
+        for patch in kernel_patches(release.version):
             builds.apply_patch(patch, release.title, tree, log)
         _configure(tree, log)
         cores = len(os.sched_getaffinity(0))
@@ -66,21 +69,30 @@ def kernel_build(progress: Progress) -> Build:
         run_logged(["strip", "-o", str(folder / "linux"), "linux"], log, folder=tree)
         shutil.rmtree(tree)
 
-    return builds.build(builds.taking(recipes, tarball.sha256), make, progress)
+    return builds.build(builds.taking(_recipes(release), tarball.sha256), make, progress)
 
 
-def chosen_release() -> sources.Release:
-    """Return the release of Linux that is built: the default one, or what HYDRA_KERNEL names.
+def choice() -> Choice:
+    """Return the release of Linux in use, and why: this cache's, or what HYDRA_KERNEL names.
 
     Raises:
         InputError: that one isn't pinned.
     """
-    return sources.release("linux", os.environ.get(VERSION_VARIABLE) or None)
+    if version := _asked_for():
+        return Choice(releases.named("linux", version), f"{VERSION_VARIABLE} names it")
+    return releases.chosen("linux")
+
+
+def _asked_for() -> str | None:
+    return os.environ.get(VERSION_VARIABLE) or None
 
 
 def kernel_recipes() -> list[Recipe]:
-    """Return what decides a build of the kernel: a recipe for each tarball of the release."""
-    release = chosen_release()
+    """Return what decides a build of the kernel in use: a recipe for each of its tarballs."""
+    return _recipes(choice().release)
+
+
+def _recipes(release: Release) -> list[Recipe]:
     return [
         Recipe(
             name="linux",
@@ -89,15 +101,21 @@ def kernel_recipes() -> list[Recipe]:
             configuration=FRAGMENT.read_text(encoding="utf-8"),
             compiler=builds.compiler_version(),
             steps=STEPS,
-            patches=tuple(builds.ingredient(patch) for patch in kernel_patches()),
+            patches=tuple(map(builds.ingredient, kernel_patches(release.version))),
         )
-        for origin in builds.pinned_ingredients(release)
+        for origin in builds.tarball_ingredients(release)
     ]
 
 
-def kernel_patches() -> Sequence[Path]:
-    """Return the patches beside the configuration, in the order in which they are applied."""
-    return sorted(FOLDER.glob("*.patch"))
+def kernel_patches(version: str) -> Sequence[Path]:
+    """Return the patches for a release, in the order in which they are applied.
+
+    They lie beside the configuration. A series that needs one of its own has that under the same
+    name in a folder that has the series' name, such as `6.12`.
+    """
+    series = FOLDER / ".".join(version.split(".")[:2])
+    patches = {path.name: path for path in (*FOLDER.glob("*.patch"), *series.glob("*.patch"))}
+    return [patches[name] for name in sorted(patches)]
 
 
 def _configure(tree: Path, log: Path) -> None:
@@ -109,9 +127,10 @@ def _configure(tree: Path, log: Path) -> None:
     run_logged(["make", "olddefconfig"], log, folder=tree, variables=STEADY)
     refused = refused_options(fragment, configuration.read_text(encoding="utf-8"))
     if refused:
-        raise TestbedError(
+        raise Misfit(
+            FRAGMENT,
             f"{FRAGMENT}: this kernel did not take {', '.join(refused)}: an option that it depends "
-            f"on is off, or it has another name now; the log is {log}"
+            f"on is off, or it has another name now; the log is {log}",
         )
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from testbed.setup import builds, kernel, packages, tor
+from testbed.setup import builds, kernel, packages, releases, tor
 from testbed.setup.builds import Build
+from testbed.setup.releases import Choice
 from testbed.setup.side_by_side import Task, side_by_side
 from testbed.setup.steps import Progress
 
@@ -20,15 +21,15 @@ from testbed.setup.steps import Progress
 class TorNeed:
     """A Tor that is needed: which source, with which patches (paths, in order)."""
 
-    source: tor.TorSource = tor.PINNED
+    source: tor.TorSource = tor.CHOSEN
     patches: tuple[Path, ...] = ()
 
 
 def tor_need(tree: str | Path | None, release: str | None, patches: Iterable[Path]) -> TorNeed:
-    """The Tor of a source tree of the user's own, or else of a pinned release, with some patches.
+    """The Tor of a source tree of the user's own, or else of a release, with some patches.
 
     Args:
-        release: None for the default one.
+        release: None for the one that this cache has chosen.
     """
     return TorNeed(tor.TorSource(Path(tree) if tree else None, release), tuple(patches))
 
@@ -56,8 +57,9 @@ def ensure_ready(console: Console, needs: Iterable[TorNeed]) -> Ready:
     progress, unlike = _progress(console), list(dict.fromkeys(needs))
     packages.ensure_packages(progress)
     # The kernel first, as it takes longest.
-    linux: Task[Build] = (kernel.chosen_release().title, partial(kernel.kernel_build, progress))
+    linux: Task[Build] = (kernel.choice().release.title, partial(kernel.kernel_build, progress))
     built, *tors = side_by_side([linux, *_tor_tasks(unlike, progress)], progress)
+    _tell_others([kernel.choice(), *_chosen_tor(unlike)], progress)
     return Ready(kernel=built, tors=dict(zip(unlike, tors, strict=True)))
 
 
@@ -66,6 +68,7 @@ def ensure_tors(console: Console, needs: Iterable[TorNeed]) -> dict[TorNeed, Bui
     progress, unlike = _progress(console), list(dict.fromkeys(needs))
     packages.ensure_packages(progress)
     tors = side_by_side(_tor_tasks(unlike, progress), progress)
+    _tell_others(_chosen_tor(unlike), progress)
     return dict(zip(unlike, tors, strict=True))
 
 
@@ -77,6 +80,18 @@ def _tor_tasks(needs: Iterable[TorNeed], progress: Progress) -> list[Task[Build]
         )
         for need in needs
     ]
+
+
+def _chosen_tor(needs: Iterable[TorNeed]) -> list[Choice]:
+    """The choice of Tor, if one of the needs leaves it to that."""
+    return [releases.chosen("tor")] if any(need.source == tor.CHOSEN for need in needs) else []
+
+
+def _tell_others(choices: Iterable[Choice], progress: Progress) -> None:
+    """Tell what isn't the first choice: runs with it are not put together with others'."""
+    for choice in choices:
+        if choice.other:
+            progress.say(str(choice))
 
 
 def _progress(console: Console) -> Progress:

@@ -1,31 +1,23 @@
-"""The sources of Tor and Linux: which releases there are, by pins.toml, and where they come from.
+"""The sources of Tor and Linux: where a release's files come from.
 
-A file counts by its SHA-256 alone, so that it may come from anywhere. What is done with it is said
-in tor and kernel. Standard library only.
+A file counts by its SHA-256 alone, so that it may come from anywhere. Which releases there are is
+said in releases, what is done with a file in tor and kernel. Standard library only.
 """
 
 import hashlib
 import os
 import shutil
-import subprocess
-import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import InputError, TestbedError
-from testbed.setup import cache
+from testbed.setup import cache, releases
+from testbed.setup.archives import debian_archives
+from testbed.setup.releases import Release, Tarball
 from testbed.setup.steps import Progress, run_logged
 
-PINS = Path(__file__).resolve().with_name("pins.toml")
 FOLDER_VARIABLE = "HYDRA_SOURCES"
-# Debian's suites as /etc/apt may name them; other archives have other names.
-RELEASES = frozenset(
-    {"bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing", "unstable"}
-)
-TARGET_FIELDS = ("REPO_URI", "RELEASE", "COMPONENT", "ORIGIN", "LABEL")
-# How apt names a list of mirrors in a file, as Debian's images for clouds have it.
-MIRROR_LIST = "mirror+file:"
 # Loads one file as apt would, by the machine's own proxies and certificates.
 APT_HELPER = (
     "/usr/lib/apt/apt-helper",
@@ -38,41 +30,16 @@ APT_HELPER = (
 )
 
 
-@dataclass(frozen=True)
-class Tarball:
-    """A tarball as pinned: its SHA-256, its path in Debian's archive, and upstream's addresses."""
-
-    sha256: str
-    debian: str = ""
-    upstream: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> list[str]:
-        """The names that it has as a file: Debian's first, if Debian has it."""
-        places = [self.debian, *self.upstream] if self.debian else self.upstream
-        return list(dict.fromkeys(place.rpartition("/")[2] for place in places))
+class Unavailable(TestbedError):
+    """Raised where no place has a release's source."""
 
 
 @dataclass(frozen=True)
 class SourceTarball:
-    """A pinned tarball in the cache: where it is, and its SHA-256."""
+    """A release's tarball in the cache: where it is, and its SHA-256."""
 
     path: Path
     sha256: str
-
-
-@dataclass(frozen=True)
-class Release:
-    """A release as pinned: the project (`tor`, `linux`), the version, and its tarballs."""
-
-    project: str
-    version: str
-    tarballs: tuple[Tarball, ...]
-
-    @property
-    def title(self) -> str:
-        """The release as messages name it."""
-        return f"{self.project} {self.version}"
 
 
 @dataclass(frozen=True)
@@ -84,26 +51,6 @@ class Place:
     location: Path | str
 
 
-def release(project: str, version: str | None = None) -> Release:
-    """Return a release of a project, the default one if no version is given.
-
-    Raises:
-        InputError: that version isn't pinned.
-    """
-    pins = tomllib.loads(PINS.read_text(encoding="utf-8"))
-    chosen = pins["default"][project] if version is None else version
-    if chosen not in pins[project]:
-        raise InputError(
-            f"{project} {chosen} is not pinned: there are {', '.join(pins[project])}; "
-            f"another one is added to {PINS} with its SHA-256"
-        )
-    tarballs = (
-        Tarball(each["sha256"], each.get("debian", ""), tuple(each.get("upstream", ())))
-        for each in pins[project][chosen]
-    )
-    return Release(project, chosen, tuple(tarballs))
-
-
 def source_tarball(wanted: Release, progress: Progress) -> SourceTarball:
     """Return a release's tarball in the cache; get it first where the cache has none.
 
@@ -111,7 +58,8 @@ def source_tarball(wanted: Release, progress: Progress) -> SourceTarball:
 
     Raises:
         InputError: HYDRA_SOURCES is no folder.
-        TestbedError: no place has it, or one has another file under its name.
+        Unavailable: no place has it.
+        TestbedError: one has another file under its name.
     """
     folder = cache.subfolder("sources")
     if (known := _cached(wanted, folder)) is not None:
@@ -158,7 +106,7 @@ def _fetch(wanted: Release, folder: Path) -> tuple[str, SourceTarball]:
         finally:
             partial.unlink(missing_ok=True)
         return place.title, SourceTarball(folder / name, place.tarball.sha256)
-    raise TestbedError(
+    raise Unavailable(
         f"{wanted.title}: no place has its source: {'; '.join(lacking)}: {_by_hand(wanted)}; "
         f"the log is {log}"
     )
@@ -218,9 +166,10 @@ def _reason(told: str, address: str) -> str:
 
 def _refuse_another(wanted: Release, place: Place, found: str) -> None:
     if found != place.tarball.sha256:
+        said = f"pinned in {releases.PINS}" if wanted.pinned else "in Debian's signed index"
         raise TestbedError(
             f"{place.title} is not {wanted.title}: its SHA-256 is {found}, and "
-            f"{place.tarball.sha256} is pinned in {PINS}: it was refused, for it is damaged or "
+            f"{place.tarball.sha256} is {said}: it was refused, for it is damaged or "
             f"somebody has changed it; {_by_hand(wanted)}"
         )
 
@@ -230,63 +179,3 @@ def _by_hand(wanted: Release) -> str:
         f"{' or '.join(tarball.names)} (SHA-256 {tarball.sha256})" for tarball in wanted.tarballs
     )
     return f"put {files} into a folder and name that in {FOLDER_VARIABLE}"
-
-
-def debian_archives() -> list[str]:
-    """Return the addresses of Debian's archive as this machine's own apt has them.
-
-    Raises:
-        TestbedError: apt has none.
-    """
-    layout = "|".join(f"$({field})" for field in TARGET_FIELDS)
-    answer = subprocess.run(
-        ["apt-get", "indextargets", "--format", layout, "Created-By: Packages"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if answer.returncode != 0:
-        reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise TestbedError(f"apt can't read its own sources: {reason}: repair /etc/apt first")
-    return choose_archives(answer.stdout.splitlines())
-
-
-def choose_archives(targets: Iterable[str]) -> list[str]:
-    """Pick Debian's main archive out of apt's index targets: each of its addresses once.
-
-    Args:
-        targets: lines of `TARGET_FIELDS` with `|` between them. apt leaves a field that it has no
-            value for as it was, `$(ORIGIN)`.
-
-    Raises:
-        TestbedError: none of them is Debian's main archive.
-    """
-    archives: list[str] = []
-    for line in targets:
-        values = [value if not value.startswith("$(") else "" for value in line.split("|")]
-        if len(values) != len(TARGET_FIELDS):
-            continue
-        target = dict(zip(TARGET_FIELDS, values, strict=True))
-        debian = target["ORIGIN"] in ("", "Debian") and target["LABEL"] in ("", "Debian")
-        main = target["COMPONENT"] == "main" and target["RELEASE"] in RELEASES
-        if debian and main and target["REPO_URI"]:
-            archives += _addresses(target["REPO_URI"])
-    if not archives:
-        raise TestbedError(
-            "apt's sources have no Debian archive (suite bookworm or trixie, component main): "
-            "add Debian's `main` to /etc/apt/sources.list.d and run `apt-get update`"
-        )
-    return list(dict.fromkeys(archives))
-
-
-def _addresses(archive: str) -> list[str]:
-    """An archive's addresses, each with a slash at its end; a list of mirrors has several."""
-    if not archive.startswith(MIRROR_LIST):
-        return [archive.rstrip("/") + "/"]
-    try:
-        text = Path(archive.removeprefix(MIRROR_LIST).rstrip("/")).read_text(encoding="utf-8")
-    except OSError:
-        return []
-    # "http://archive.example/debian  priority:1"
-    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
-    return [words[0].rstrip("/") + "/" for words in lines if words]

@@ -1,4 +1,4 @@
-"""Tor, built from a pinned release or a local tree, with a variant's patches.
+"""Tor, built from a release or a local tree, with a variant's patches.
 
 How it is configured and run is the business of `testbed.tor`.
 """
@@ -7,13 +7,16 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from testbed.errors import InputError
-from testbed.setup import builds, sources
+from testbed.setup import builds, choosing, releases
 from testbed.setup.builds import Build, Ingredient, Recipe
+from testbed.setup.releases import Release
+from testbed.setup.sources import SourceTarball, sha256_of
 from testbed.setup.steps import Progress, run_logged
 
 STEPS = 1
@@ -41,7 +44,12 @@ MADE_BY_AUTOTOOLS = ("aclocal.m4", "configure", "Makefile.in")
 
 @dataclass(frozen=True)
 class TorSource:
-    """Where Tor's source comes from: a local tree, or else a pinned release (None: the default)."""
+    """Where Tor's source comes from: a local tree, or else a release.
+
+    Attributes:
+        release: its version; None for what this cache has chosen, the first of those in order that
+            could be had.
+    """
 
     tree: Path | None = None
     release: str | None = None
@@ -49,10 +57,20 @@ class TorSource:
     @property
     def title(self) -> str:
         """The source as messages name it."""
-        return f"tor in {self.tree}" if self.tree else sources.release("tor", self.release).title
+        return f"tor in {self.tree}" if self.tree else self.of_release().title
+
+    def of_release(self) -> Release:
+        """Return the release, where there is no tree.
+
+        Raises:
+            InputError: it isn't pinned.
+        """
+        if self.release is None:
+            return releases.chosen("tor").release
+        return releases.named("tor", self.release)
 
 
-PINNED = TorSource()
+CHOSEN = TorSource()
 
 
 def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) -> Build:
@@ -75,6 +93,7 @@ def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) ->
         return known
     of_tree = _plain_tree(source, progress)
     plain = of_tree.product("tree")
+    recipes = tor_recipes(source, patches)  # another release than before may have been chosen
 
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
@@ -99,11 +118,15 @@ def tor_recipes(source: TorSource, patches: Sequence[Path]) -> list[Recipe]:
 
 def _recipes(name: str, source: TorSource, patches: tuple[Ingredient, ...] = ()) -> list[Recipe]:
     if source.tree is None:
-        release = sources.release("tor", source.release)
-        version, origins = release.version, builds.pinned_ingredients(release)
-    else:
-        version = tree_version(source.tree)
-        origins = [Ingredient(source.tree.name, tree_sha256(source.tree))]
+        release = source.of_release()
+        return _of(name, release.version, builds.tarball_ingredients(release), patches)
+    version = tree_version(source.tree)
+    return _of(name, version, [Ingredient(source.tree.name, tree_sha256(source.tree))], patches)
+
+
+def _of(
+    name: str, version: str, origins: Sequence[Ingredient], patches: tuple[Ingredient, ...] = ()
+) -> list[Recipe]:
     return [
         Recipe(
             name=name,
@@ -124,17 +147,31 @@ def _plain_tree(source: TorSource, progress: Progress) -> Build:
     if (known := builds.first_finished(recipes)) is not None:
         return known
     if source.tree is None:
-        tarball = sources.source_tarball(sources.release("tor", source.release), progress)
-        recipe = builds.taking(recipes, tarball.sha256)
-    else:
-        recipe = recipes[0]
+        make = partial(_tree_of_release, progress)
+        return choosing.build_first("tor", source.release, make, progress)
+    own = source.tree
+
+    def copy(tree: Path, _log: Path) -> None:
+        shutil.copytree(own, tree, symlinks=True, ignore=_built)
+
+    return _tree(recipes[0], copy, progress)
+
+
+def _tree_of_release(progress: Progress, release: Release, tarball: SourceTarball) -> Build:
+    recipes = _of("tor-tree", release.version, builds.tarball_ingredients(release))
+
+    def unpack(tree: Path, log: Path) -> None:
+        builds.unpack(tarball, tree, log)
+
+    return _tree(builds.taking(recipes, tarball.sha256), unpack, progress)
+
+
+def _tree(recipe: Recipe, bring: Callable[[Path, Path], None], progress: Progress) -> Build:
+    """Configure and compile a tree that is brought by a function of its place and the log."""
 
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
-        if source.tree is None:
-            builds.unpack(tarball, tree, log)
-        else:
-            shutil.copytree(source.tree, tree, symlinks=True, ignore=_built)
+        bring(tree, log)
         run_logged(["./configure", *CONFIGURATION], log, folder=tree)
         _compile(tree, log)
 
@@ -189,7 +226,7 @@ def tree_sha256(tree: Path) -> str:
     """Return a hash over the names and contents of a tree's files, without what a build leaves."""
     total = hashlib.sha256()
     for path in _source_files(tree):
-        total.update(f"{path.relative_to(tree)}\0{sources.sha256_of(path)}\n".encode())
+        total.update(f"{path.relative_to(tree)}\0{sha256_of(path)}\n".encode())
     return total.hexdigest()
 
 

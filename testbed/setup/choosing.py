@@ -1,0 +1,72 @@
+"""Which release is built: the first that can be had. Never silently another than the first choice.
+
+Which there are is said in releases, what of them apt's indexes name in archives. Standard library
+only.
+"""
+
+from collections.abc import Callable, Iterator
+
+from testbed.errors import TestbedError
+from testbed.setup import archives, releases
+from testbed.setup.builds import Build, Misfit
+from testbed.setup.releases import Release
+from testbed.setup.sources import SourceTarball, Unavailable, source_tarball
+from testbed.setup.steps import Progress
+
+Make = Callable[[Release, SourceTarball], Build]
+"""Builds a release from its tarball."""
+
+
+def build_first(project: str, version: str | None, make: Make, progress: Progress) -> Build:
+    """Build the first release of a project that can be had, and keep it as this cache's choice.
+
+    First the pinned ones in their order; then, newest first, what apt's signed indexes name today
+    of each series, if the testbed's patches fit.
+
+    Args:
+        project: `tor` or `linux`.
+        version: the only one to build, if somebody has named it.
+        make: builds a release.
+        progress: shows the steps, and says which release was taken and why.
+
+    Raises:
+        InputError: that version isn't pinned.
+        TestbedError: no release can be had, or building one failed.
+    """
+    if version is not None:
+        release = releases.named(project, version)
+        return make(release, source_tarball(release, progress))
+    passed_over: list[str] = []
+    errors: list[TestbedError] = []
+    for release in _candidates(project, progress, passed_over):
+        try:
+            build = make(release, source_tarball(release, progress))
+        except Unavailable as error:
+            errors.append(error)
+            passed_over.append(f"no place has {release.title}")
+            continue
+        except Misfit as error:
+            if release.pinned:  # a fault of the testbed, which must not go unnoticed
+                raise
+            passed_over.append(f"{error.file.name} does not fit {release.title}")
+            continue
+        releases.choose(release, passed_over)
+        if passed_over:
+            progress.say(str(releases.chosen(project)))
+        return build
+    raise TestbedError(f"{'; '.join(passed_over)}: {errors[0]}")
+
+
+def _candidates(project: str, progress: Progress, passed_over: list[str]) -> Iterator[Release]:
+    pinned = releases.in_order(project)
+    yield from pinned
+    before = releases.chosen(project).release
+    if not before.pinned:
+        yield before  # perhaps its tarball is in the cache, and the archive out of reach
+    try:
+        listed = archives.listed(project, releases.series(project), progress)
+    except TestbedError as error:
+        passed_over.append(str(error))
+        return
+    tried = {release.version for release in (*pinned, before)}
+    yield from (release for release in listed if release.version not in tried)
