@@ -265,6 +265,35 @@ def test_doctor_says_what_the_limit_of_open_files_permits(
     assert "256 are needed" in found["open files"].text
 
 
+def test_what_is_not_the_first_choice_is_said_at_each_run(
+    own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HYDRA_KERNEL", raising=False)
+    build = builds.Build(tmp_path)
+    monkeypatch.setattr(packages, "ensure_packages", lambda _progress: None)
+    monkeypatch.setattr(kernel, "kernel_build", lambda _progress: build)
+    monkeypatch.setattr(tor, "tor_build", lambda *_arguments: build)
+
+    def said(*needs: ready.TorNeed) -> list[str]:
+        text = io.StringIO()
+        ready.ensure_ready(Console(file=text, width=200), needs)
+        return [line for line in text.getvalue().splitlines() if "is in use" in line]
+
+    assert said(ready.TorNeed()) == []
+    first, other, *_ = releases.in_order("linux")
+    releases.choose(other, [f"no place has {first.title}"])
+    sentence = f"{other.title} is in use: no place has {first.title}"
+    assert said(ready.TorNeed()) == [sentence]
+    monkeypatch.setenv("HYDRA_KERNEL", other.version)
+    assert said() == [f"{other.title} is in use: HYDRA_KERNEL names it"]
+    monkeypatch.delenv("HYDRA_KERNEL")
+    newer = releases.Release("tor", "0.4.9.99", (releases.Tarball("0" * 64),), pinned=False)
+    releases.choose(newer, ["no place has tor"])
+    assert said(ready.TorNeed()) == [sentence, "tor 0.4.9.99 is in use: no place has tor"]
+    # A variant that names its Tor does not ask for another.
+    assert said(ready.TorNeed(tor.TorSource(release="0.4.5.16"))) == [sentence]
+
+
 # Speed, with what this machine has
 
 

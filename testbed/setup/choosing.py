@@ -1,7 +1,7 @@
-"""Which release is built: the first that can be had. Never silently another than the first choice.
+"""Which release is built: the first that can be had.
 
-Which there are is said in releases, what of them apt's indexes name in archives. Standard library
-only.
+Which there are is said in releases, what of them apt's indexes name in archives; ready tells users
+which one is in use if it isn't the first choice. Standard library only.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ def build_first(project: str, version: str | None, make: Make, progress: Progres
         project: `tor` or `linux`.
         version: the only one to build, if somebody has named it.
         make: builds a release.
-        progress: shows the steps, and says which release was taken and why.
+        progress: shows the steps.
 
     Raises:
         InputError: that version isn't pinned.
@@ -51,8 +51,6 @@ def build_first(project: str, version: str | None, make: Make, progress: Progres
             passed_over.append(f"{error.file.name} does not fit {release.title}")
             continue
         releases.choose(release, passed_over)
-        if passed_over:
-            progress.say(str(releases.chosen(project)))
         return build
     raise TestbedError(f"{'; '.join(passed_over)}: {errors[0]}")
 
