@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from testbed.errors import TestbedError
 from testbed.experiment import playing_traffic
 from testbed.lab.network import Lab
@@ -38,8 +40,15 @@ LEAST_MB_PER_S = 0.5
 """Slower than that, something is wrong: a core delivers some twenty."""
 GRACE_S = 10.0
 
+MTU_BYTES = 1500
+"""Of an emulated link, as of any Ethernet."""
+
 OWN_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
 """What gives a program a network that has nothing but a loopback, where an ordinary user may."""
+
+PLAIN_LOOPBACK = "ip link set lo up"
+SINGLE_PACKETS = f"{PLAIN_LOOPBACK} mtu {MTU_BYTES} gso_max_segs 1"
+"""With it the loopback carries TCP's segments one by one, as an emulated link does."""
 
 LOOPBACK_ONLY = {"OutboundBindAddress": ["127.0.0.1"]}
 """For every torrc: from this address the kernel lets no connection leave the host (RFC 1122)."""
@@ -52,11 +61,14 @@ class BareCost:
     Attributes:
         cpu_s: of the Tors, the generators, and what started and watched them.
         delivered_mb: payload and little else that came to the clients, 1 MB = 10^6 bytes.
+        packet_bytes: the mean of the packets that the loopback carried, or what others sent on it,
+            too, where the network isn't its own.
     """
 
     cpu_s: float
     wall_s: float
     delivered_mb: float
+    packet_bytes: float
 
     @property
     def cpu_s_per_mb(self) -> float:
@@ -64,11 +76,15 @@ class BareCost:
         return self.cpu_s / self.delivered_mb
 
 
-def deliver_on_bare_host(plan: Plan, tor: Build, megabytes: float, directory: Path) -> BareCost:
+def deliver_on_bare_host(
+    plan: Plan, tor: Build, megabytes: float, directory: Path, *, single_packets: bool = False
+) -> BareCost:
     """Let a plan's clients download so much, on one core; as any user, with nothing installed.
 
     Args:
         directory: of this call alone; gets `logs/`.
+        single_packets: whether the loopback carries packets of 1500 bytes, which needs a network of
+            its own (`may_have_own_network`), and not 64 kB at once.
 
     Raises:
         TestbedError: it did not come to that; says so with the log's tail.
@@ -80,7 +96,7 @@ def deliver_on_bare_host(plan: Plan, tor: Build, megabytes: float, directory: Pa
     with tempfile.TemporaryDirectory(prefix="hydra-bare-") as state, log.open("wb") as output:
         command = [
             *("taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))),
-            *_in_own_network(),
+            *_in_own_network(SINGLE_PACKETS if single_packets else PLAIN_LOOPBACK),
             *(sys.executable, "-m", "testbed.bare_host", "--plan", str(plan_file)),
             *("--tor", str(tor.product("tor")), "--directory", str(directory)),
             *("--state", state, "--megabytes", str(megabytes), "--", *TGEN),
@@ -91,8 +107,8 @@ def deliver_on_bare_host(plan: Plan, tor: Build, megabytes: float, directory: Pa
     if status != 0:
         ended = f"the network on the bare host ended with status {status}"
         raise told_error(directory) or failure(ended, log)
-    delivered_mb = json.loads((directory / DELIVERED).read_text())
-    return BareCost(cpu_s, wall_s, delivered_mb)
+    delivered = json.loads((directory / DELIVERED).read_text())
+    return BareCost(cpu_s, wall_s, **delivered)
 
 
 def on_loopback(plan: Plan) -> Plan:
@@ -166,6 +182,7 @@ def deliver(
     """
     logs = directory / "logs"
     lab = LoopbackLab(plan)
+    before = _carried()
     with ExitStack() as stack:
         record = stack.enter_context(Record(directory / "raw"))
         network = stack.enter_context(bootstrapped_tors(lab, tor, state, logs))
@@ -178,7 +195,15 @@ def deliver(
             if time.monotonic() > end_s:
                 raise TestbedError(f"only {delivered_mb:.0f} of {megabytes:.0f} MB came in time")
             time.sleep(LOOK_INTERVAL_S)
-    (directory / DELIVERED).write_text(json.dumps(delivered_mb))
+    sizes, packets = (now - then for now, then in zip(_carried(), before, strict=True))
+    delivered = {"delivered_mb": delivered_mb, "packet_bytes": sizes / packets}
+    (directory / DELIVERED).write_text(json.dumps(delivered))
+
+
+def _carried() -> tuple[int, int]:
+    """The bytes and packets that the loopback has carried so far."""
+    counters = psutil.net_io_counters(pernic=True)["lo"]
+    return counters.bytes_recv, counters.packets_recv
 
 
 def _delivered_mb(plan: Plan, logs: Path) -> float:
@@ -190,20 +215,21 @@ def _delivered_mb(plan: Plan, logs: Path) -> float:
     )
 
 
-def _in_own_network() -> list[str]:
+def may_have_own_network() -> bool:
+    """Whether the kernel lets this user have a network of its own."""
+    return subprocess.run([*OWN_NETWORK, "true"], capture_output=True, check=False).returncode == 0
+
+
+def _in_own_network(set_up: str) -> list[str]:
     """What goes before the command: a network of its own if the kernel lets us have one.
 
     Without it the host's ports may be taken; with it, no address but the loopback's exists.
+
+    Args:
+        set_up: a shell's command that sets up the loopback.
     """
-    up = [
-        *OWN_NETWORK,
-        "sh",
-        "-c",
-        'PATH=$PATH:/usr/sbin:/sbin ip link set lo up && exec "$@"',
-        "-",
-    ]
-    allowed = subprocess.run([*up, "true"], capture_output=True, check=False).returncode == 0
-    return up if allowed else []
+    script = f'PATH=$PATH:/usr/sbin:/sbin {set_up} && exec "$@"'
+    return [*OWN_NETWORK, "sh", "-c", script, "-"] if may_have_own_network() else []
 
 
 def _waited_for(command: Sequence[str], output: IO[bytes]) -> tuple[float, int]:

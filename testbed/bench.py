@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed import results
-from testbed.bare_host import BareCost, deliver_on_bare_host
+from testbed.bare_host import BareCost, deliver_on_bare_host, may_have_own_network
 from testbed.guest import run_in_guest
 from testbed.plan import make_plan
 from testbed.plan_model import Plan
@@ -33,6 +33,11 @@ COUNTED_DURATION = "12 s"
 """Long enough for the window in which system calls are counted."""
 
 MOST_KINDS = 8
+NO_OWN_NETWORK = (
+    "not measured with packets of 1500 bytes: this kernel lets an ordinary user have no network"
+    " of its own (user namespaces)"
+)
+
 WAKE_UP = "epoll_wait"
 """Tor and the generator wait in this call alone, so that its number is that of their wake-ups."""
 
@@ -44,7 +49,10 @@ class Bench:
     Attributes:
         duration_s: virtual seconds measured in the run whose cost this is.
         cpu_s, wall_s, delivered_mb: of that whole run, boot and bootstrap included.
-        bare: as much by the same Tors and generators on this host without emulation.
+        bare: as much by the same Tors and generators on this host without emulation, over a
+            loopback that carries 64 kB at once.
+        bare_packets: the same with packets of 1500 bytes, as on an emulated link; None where the
+            kernel lets this user have no network of its own.
         calls_per_mb: system calls per MB delivered to the clients, by program and kind.
         packets_per_mb: packets that crossed emulated links.
         wake_ups_per_packet: of all programs together.
@@ -55,6 +63,7 @@ class Bench:
     wall_s: float
     delivered_mb: float
     bare: BareCost
+    bare_packets: BareCost | None
     calls_per_mb: dict[str, dict[str, float]]
     packets_per_mb: float
     wake_ups_per_packet: float
@@ -69,9 +78,21 @@ class Bench:
         """What a MB costs in the machine, by what it costs on the bare host."""
         return self.cpu_s_per_mb / self.bare.cpu_s_per_mb
 
+    @property
+    def ratio_with_packets(self) -> float | None:
+        """The same with packets of one size on both sides."""
+        if self.bare_packets is None:
+            return None
+        return self.cpu_s_per_mb / self.bare_packets.cpu_s_per_mb
+
     def record(self) -> dict[str, Any]:
         """All of it as plain data, for programs."""
-        return {**asdict(self), "cpu_s_per_mb": self.cpu_s_per_mb, "ratio": self.ratio}
+        return {
+            **asdict(self),
+            "cpu_s_per_mb": self.cpu_s_per_mb,
+            "ratio": self.ratio,
+            "ratio_with_packets": self.ratio_with_packets,
+        }
 
 
 def run_bench(duration: str, messages: Console) -> Bench:
@@ -89,9 +110,16 @@ def run_bench(duration: str, messages: Console) -> Bench:
     run = runs / f"bench-{os.getpid()}"  # if it fails, its evidence stays beside it
     cost = carry_out(plan, run, messages, lambda _step: None).cost
     shutil.rmtree(run)
-    with results.staging(runs / "bench-bare") as directory:
-        tor = ensure_ready(messages, [plan_need(plan)]).tors[plan_need(plan)]
-        bare = deliver_on_bare_host(plan, tor, cost.delivered_mb, directory)
+    tor = ensure_ready(messages, [plan_need(plan)]).tors[plan_need(plan)]
+
+    def deliver(*, single_packets: bool) -> BareCost:
+        with results.staging(runs / "bench-bare") as directory:
+            return deliver_on_bare_host(
+                plan, tor, cost.delivered_mb, directory, single_packets=single_packets
+            )
+
+    bare = deliver(single_packets=False)
+    bare_packets = deliver(single_packets=True) if may_have_own_network() else None
     with results.staging(runs / "bench-counted") as counted:
         calls, delivered_mb, packets = _count(
             make_plan(SCENARIO, VARIANT, duration=COUNTED_DURATION), counted, messages
@@ -103,6 +131,7 @@ def run_bench(duration: str, messages: Console) -> Bench:
         wall_s=cost.wall_s,
         delivered_mb=cost.delivered_mb,
         bare=bare,
+        bare_packets=bare_packets,
         calls_per_mb={
             program: {kind: number / delivered_mb for kind, number in kinds.items()}
             for program, kinds in calls.items()
@@ -114,29 +143,34 @@ def run_bench(duration: str, messages: Console) -> Bench:
 
 def print_bench(console: Console, bench: Bench) -> None:
     """Show the figures as tables."""
-    console.print(
+    beside = [_beside(bench, bare) for bare in (bench.bare, bench.bare_packets) if bare]
+    lines = [
         f"{VARIANT}, {SCENARIO}, {bench.duration_s:g} s: {bench.cpu_s:.0f} CPU s and"
         f" {bench.wall_s:.0f} s of wall time for {bench.delivered_mb:.0f} MB:"
         f" {bench.cpu_s_per_mb:.3f} CPU s/MB",
-        highlight=False,
-    )
-    bare = bench.bare
-    console.print(
-        f"the same programs on the bare host: {bare.cpu_s:.0f} CPU s and {bare.wall_s:.0f} s of"
-        f" wall time for {bare.delivered_mb:.0f} MB: {bare.cpu_s_per_mb:.3f} CPU s/MB;"
-        f" the machine costs {bench.ratio:.2f} times as much",
-        highlight=False,
-    )
-    programs = bench.calls_per_mb
-    table = Table("system calls per delivered MB", *programs)
+        *beside,
+        *([] if bench.bare_packets else [NO_OWN_NETWORK]),
+        f"{bench.packets_per_mb:.0f} packets on emulated links per delivered MB,"
+        f" {bench.wake_ups_per_packet:.2f} wake-ups per packet",
+    ]
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
+    programs = {name: calls for name, calls in bench.calls_per_mb.items() if any(calls.values())}
+    table = Table("calls per MB", *programs)
+    table.columns[0].no_wrap = True
     for kind in _commonest(programs):
         table.add_row(kind, *(f"{calls.get(kind, 0):.0f}" for calls in programs.values()))
     table.add_row("all", *(f"{sum(calls.values()):.0f}" for calls in programs.values()))
     console.print(table)
-    console.print(
-        f"{bench.packets_per_mb:.0f} packets on emulated links per delivered MB,"
-        f" {bench.wake_ups_per_packet:.2f} wake-ups per packet",
-        highlight=False,
+
+
+def _beside(bench: Bench, bare: BareCost) -> str:
+    """A line on what the same costs on the bare host."""
+    return (
+        f"the same programs on the bare host, packets of {bare.packet_bytes:.0f} bytes:"
+        f" {bare.cpu_s:.0f} CPU s and {bare.wall_s:.0f} s of wall time for"
+        f" {bare.delivered_mb:.0f} MB: {bare.cpu_s_per_mb:.3f} CPU s/MB; the machine costs"
+        f" {bench.cpu_s_per_mb / bare.cpu_s_per_mb:.2f} times as much"
     )
 
 

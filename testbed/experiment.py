@@ -168,7 +168,7 @@ def _wait_for_connections(shared_link: ConnectionTable, expected: int) -> None:
     """TestbedError if the shared link has others than so many for a minute."""
 
     def missing() -> list[str]:
-        count = len(list(shared_link.samples()))
+        count = len(shared_link.samples())
         if count == expected:
             return []
         return [f"{expected} connections on the shared link, not {count}"]

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.experiment
 
 REACH = """
 import errno, socket
+from pyroute2 import IPRoute
 from testbed.lab.network import running_lab
 from testbed.plan import make_plan
 
@@ -47,9 +48,33 @@ with running_lab(plan) as lab:
             node.name, lambda: open("/proc/sys/net/ipv4/tcp_congestion_control").read().strip())
         print("tcp", node.name, setting)
     for direction in lab.directions:
-        (index,) = lab.netlink(direction.sender).link_lookup(ifname=direction.interface)
-        (link,) = lab.netlink(direction.sender).get_links(index)
-        print("gso", direction.interface, link.get_attr("IFLA_GSO_MAX_SEGS"))
+        name = direction.interface
+        links = lab.answer(
+            direction.sender, IPRoute, lambda netlink: list(netlink.get_links(ifname=name)))
+        print("gso", name, links[0].get_attr("IFLA_GSO_MAX_SEGS"))
+"""
+
+THREADS = """
+import threading
+from contextlib import ExitStack
+from testbed.lab.network import running_lab
+from testbed.plan import make_plan
+
+def packets(lab):
+    return [lab.counters(direction).sent_packets for direction in lab.directions]
+
+with running_lab(make_plan("SharedDropping", "vanilla")) as lab, ExitStack() as files:
+    lab.run("client1", ["ping", "-c", "3", "-i", "0.01", str(lab.plan.node("guard1").address)])
+    told = [packets(lab)]
+    for _ in range(3):
+        # As many as there are directions, so that whatever number a descriptor had is another's.
+        for _ in lab.directions:
+            files.enter_context(open("/dev/null"))
+        thread = threading.Thread(target=lambda: told.append(packets(lab)))
+        thread.start()
+        thread.join()
+    told.append(packets(lab))
+    print("told", len(told), [sum(each) for each in told], all(each == told[0] for each in told))
 """
 
 
@@ -127,3 +152,8 @@ def test_segments_arrive_together_behind_a_router_too(tmp_path: Path) -> None:
     ((packets, largest_bytes),) = kind([line.split() for line in output.splitlines()], "arrived")
     assert int(packets) > 1000
     assert int(largest_bytes) > 2 * 1514
+
+
+def test_counters_are_the_same_in_every_thread(tmp_path: Path) -> None:
+    """A descriptor that two threads had once became another file's meanwhile."""
+    assert "told 5 [6, 6, 6, 6, 6] True" in run_inside(THREADS, tmp_path / "machine")

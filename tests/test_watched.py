@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from machine import run_scenario
+from pyroute2 import DiagSocket
 
 from testbed import cli
 from testbed.bootstrapped import bare_plan
@@ -18,7 +19,7 @@ from testbed.network.positions import Floats
 from testbed.plan import make_plan
 from testbed.plan_model import Plan
 from testbed.plan_sampled import _used_links, expected_use
-from testbed.probes.sockets import MOST_SAMPLES_PER_S, NodeDiagSocket, interval_s
+from testbed.probes.sockets import MOST_SAMPLES_PER_S, connections, interval_s
 
 TINY = """
 title = "Five relays"
@@ -179,19 +180,19 @@ def connections_to(addresses: list[str]) -> Iterator[int]:
 
 def test_the_kernel_picks_out_the_peers_connections() -> None:
     with connections_to(["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.4"]) as port:
-        table = NodeDiagSocket(None)
+        netlink = DiagSocket()
 
         def peers(*addresses: str) -> list[str]:
             return sorted(
                 str(one["idiag_dst"])
-                for one in table.connections(0, addresses)
+                for one in connections(netlink, 0, addresses)
                 if one["idiag_dport"] == port
             )
 
         assert peers("127.0.0.3") == ["127.0.0.3"]
         assert peers("127.0.0.4", "127.0.0.9", "127.0.0.2") == ["127.0.0.2", *["127.0.0.4"] * 2]
         assert peers("127.0.0.9") == []
-        assert len(table.connections(0, ["127.0.0.3"])) < len(table.connections(0))
+        assert len(connections(netlink, 0, ["127.0.0.3"])) < len(connections(netlink, 0))
 
 
 def test_of_many_relays_each_is_sampled_less_often() -> None:

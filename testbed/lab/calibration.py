@@ -765,9 +765,7 @@ def _bundle(lab: Lab, segments: int) -> None:
     for direction in lab.directions:
         if direction.shape.bundles:
             continue
-        netlink = lab.netlink(direction.sender)
-        (index,) = netlink.link_lookup(ifname=direction.interface)
-        netlink.link("set", index=index, gso_max_segs=segments)
+        lab.set_bundle(direction, segments)
 
 
 def _kind(link: Link) -> Link:

@@ -8,7 +8,7 @@ import ctypes
 import os
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import ioctl
@@ -16,7 +16,6 @@ from pathlib import Path
 from socket import AF_INET, AF_NETLINK, SOCK_DGRAM, socket
 from typing import Any, TypeVar
 
-from pyroute2 import IPRoute
 from pyroute2.netlink import nlmsg
 from pyroute2.netlink.rtnl import RTM_NEWLINK
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
@@ -24,6 +23,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from testbed.lab.requests import CREATE, send
 
 Made = TypeVar("Made")
+Netlink = TypeVar("Netlink")
 
 LOOPBACK = 1
 """The number of every namespace's first interface."""
@@ -57,8 +57,13 @@ class Namespaces:
     def __init__(self, names: Collection[str]) -> None:
         """Make them, each with nothing but a loopback."""
         self._descriptors: dict[str, int] = {}
+        self._netlink: dict[tuple[str, Callable[[], Any]], Any] = {}
         self._visitor = ThreadPoolExecutor(max_workers=1)
-        """The one thread that goes into them, so that no other ever does."""
+        """The one thread that goes into them, so that no other ever does; it alone uses `_netlink`.
+
+        pyroute2 has a descriptor for each thread that uses a socket of its: in a second thread it
+        would take the number of the first one's, which may be another file's by then.
+        """
 
         def make() -> None:
             for name in names:
@@ -70,6 +75,7 @@ class Namespaces:
 
     def close(self) -> None:
         """Let them go; each ends with the last program in it."""
+        self._visitor.submit(self._close_netlink).result()
         self._visitor.shutdown()
         for descriptor in self._descriptors.values():
             os.close(descriptor)
@@ -79,14 +85,22 @@ class Namespaces:
         """A path that stands for a namespace, as long as this process lives."""
         return f"/proc/{os.getpid()}/fd/{self._descriptors[name]}"
 
+    def _close_netlink(self) -> None:
+        for netlink in self._netlink.values():
+            netlink.close()
+
     def inside(self, name: str, make: Callable[[], Made]) -> Made:
         """Call `make` in a namespace; sockets and programs that it opens stay there."""
+        return self.inside_soon(name, make).result()
+
+    def inside_soon(self, name: str, make: Callable[[], Made]) -> Future[Made]:
+        """The same, and whoever calls it need not wait."""
 
         def entered() -> Made:
             self._enter(name)
             return make()
 
-        return self._visitor.submit(entered).result()
+        return self._visitor.submit(entered)
 
     def inside_each(self, names: Collection[str], make: Callable[[str], None]) -> None:
         """Call `make` with each of some names, in its namespace, of whose interfaces /sys tells."""
@@ -113,12 +127,23 @@ class Namespaces:
 
         self.inside(name, asked)
 
-    def netlink(self, name: str) -> IPRoute:
-        """A netlink socket in a namespace.
+    def answer(
+        self, name: str, kind: Callable[[], Netlink], question: Callable[[Netlink], Made]
+    ) -> Future[Made]:
+        """Call `question` with a netlink socket in a namespace, which is kept for further ones.
 
-        pyroute2 would start a process to open one in another namespace.
+        Args:
+            kind: pyroute2's class of the socket, such as `IPRoute`.
+            question: asks and reads the whole answer. It must not keep the socket, which only the
+                thread that calls it may use.
         """
-        return IPRoute(fileno=self.inside(name, _netlink_socket).detach())
+
+        def asked() -> Made:
+            if (name, kind) not in self._netlink:
+                self._netlink[name, kind] = kind()
+            return question(self._netlink[name, kind])
+
+        return self.inside_soon(name, asked)
 
     def join(self, pairs: Sequence[tuple[Interface, Interface]]) -> None:
         """Make pairs of virtual Ethernet interfaces, each end in its namespace."""

@@ -4,6 +4,7 @@ No node has a default route: what isn't a neighbour on a link, at a site or on t
 network is unreachable. Only sites' routers forward, and nodes on the way of competing streams.
 """
 
+import asyncio
 import os
 import resource
 import signal
@@ -32,11 +33,19 @@ from testbed.lab.namespaces import (
     receive_together,
     send_segments_only,
 )
-from testbed.lab.requests import new_address, new_bridge, new_neighbour, new_route, set_link
+from testbed.lab.requests import (
+    new_address,
+    new_bridge,
+    new_neighbour,
+    new_route,
+    replace_route,
+    set_link,
+)
 from testbed.network.model import Shape
 from testbed.plan_model import Link, Plan
 
 Made = TypeVar("Made")
+Netlink = TypeVar("Netlink")
 
 MANAGEMENT_PREFIX_LENGTH = 16
 MANAGEMENT_SWITCH = "switch"
@@ -130,7 +139,6 @@ class Lab:
         self._interfaces = {(end.node, end.name): end for pair in self._pairs for end in pair}
         self._namespaces = Namespaces([*(node.name for node in plan.nodes), *_BETWEEN_NODES])
         stack.callback(self._namespaces.close)
-        self._netlink: dict[str, IPRoute] = {}
         self.directions = tuple(self._directions())
         """Of the links that have interfaces of their own."""
         self.ways = tuple(self._ways())
@@ -216,16 +224,28 @@ class Lab:
         """Call `make` in a node's network namespace; sockets that it opens stay there."""
         return self._namespaces.inside(node, make)
 
-    def netlink(self, node: str) -> IPRoute:
-        """A netlink socket in a node's network namespace, kept until the lab ends."""
-        if node not in self._netlink:
-            self._netlink[node] = self._stack.enter_context(self._namespaces.netlink(node))
-        return self._netlink[node]
+    def answer(
+        self, node: str, kind: Callable[[], Netlink], question: Callable[[Netlink], Made]
+    ) -> Made:
+        """What a node's kernel answers to a question.
+
+        Args:
+            kind: the class of netlink socket on which it is asked, such as pyroute2's `IPRoute`.
+            question: called with a socket in the node's network namespace, in the one thread that
+                may use it; it reads the whole answer.
+        """
+        return self._namespaces.answer(node, kind, question).result()
+
+    async def answer_meanwhile(
+        self, node: str, kind: Callable[[], Netlink], question: Callable[[Netlink], Made]
+    ) -> Made:
+        """The same from an event loop, which goes on."""
+        return await asyncio.wrap_future(self._namespaces.answer(node, kind, question))
 
     def way_counters(self) -> Iterator[tuple[Direction, links.LinkCounters]]:
         """What the netem of each way from site to site has counted since the lab began."""
         for router, ways in groupby(self.ways, key=lambda way: way.sender):
-            counted = links.trunk_counters(self.netlink(router), self._index(router, TRUNK))
+            counted = self._trunk_counters(router)
             for way in ways:
                 yield way, counted[self._block(way.receiver)]
 
@@ -245,11 +265,10 @@ class Lab:
 
     def counters(self, direction: Direction) -> links.LinkCounters:
         """What a direction's netem has counted since the lab began."""
-        netlink = self.netlink(direction.sender)
-        index = self._index(direction.sender, direction.interface)
         if direction.interface == TRUNK:
-            return links.trunk_counters(netlink, index)[self._block(direction.receiver)]
-        return links.counters(netlink, [index])[index]
+            return self._trunk_counters(direction.sender)[self._block(direction.receiver)]
+        (counted,) = self._counters(direction.sender, [direction])
+        return counted
 
     def sent(self) -> Iterator[tuple[Sequence[Direction], Sequence[links.LinkCounters]]]:
         """The same for all directions of links, those away from one node at a time."""
@@ -257,9 +276,16 @@ class Lab:
         for direction in self.directions:
             by_sender[direction.sender].append(direction)
         for sender, directions in by_sender.items():
-            indexes = [self._index(sender, one.interface) for one in directions]
-            counted = links.counters(self.netlink(sender), indexes)
-            yield directions, [counted[index] for index in indexes]
+            yield directions, self._counters(sender, directions)
+
+    def _counters(self, sender: str, directions: Sequence[Direction]) -> list[links.LinkCounters]:
+        indexes = [self._index(sender, one.interface) for one in directions]
+        counted = self.answer(sender, IPRoute, partial(links.counters, indexes=indexes))
+        return [counted[index] for index in indexes]
+
+    def _trunk_counters(self, router: str) -> Mapping[int, links.LinkCounters]:
+        index = self._index(router, TRUNK)
+        return self.answer(router, IPRoute, partial(links.trunk_counters, index=index))
 
     def arrivals(self, direction: Direction) -> tuple[int, int]:
         """The packets and bytes that have arrived at a direction's end since the lab began.
@@ -267,7 +293,8 @@ class Lab:
         The interface counts them before generic receive offload makes fewer of them.
         """
         index = self._index(direction.receiver, direction.receiving_interface)
-        (link,) = self.netlink(direction.receiver).get_links(index)
+        node = direction.receiver
+        (link,) = self.answer(node, IPRoute, lambda netlink: tuple(netlink.get_links(index)))
         statistics = link.get_attr("IFLA_STATS64")
         return int(statistics["rx_packets"]), int(statistics["rx_bytes"])
 
@@ -278,7 +305,12 @@ class Lab:
             All packets, and those of ESP among them.
         """
         index = self._index(direction.sender, direction.interface)
-        return links.esp_packets(self.netlink(direction.sender), index)
+        return self.answer(direction.sender, IPRoute, partial(links.esp_packets, index=index))
+
+    def set_bundle(self, direction: Direction, segments: int) -> None:
+        """Let a direction's bundles have so many segments at most, whatever its shape says."""
+        index = self._index(direction.sender, direction.interface)
+        self._namespaces.ask(direction.sender, [set_link(index, gso_max_segs=segments)])
 
     def direction(self, sender: str, receiver: str) -> Direction:
         """The direction of a link between two neighbours; KeyError if they have none."""
@@ -393,12 +425,10 @@ class Lab:
         """
         first, last = self.plan.node(route[0]), self.plan.node(route[-1])
         for node, neighbour in pairwise(route[:-1]):
-            self.netlink(node).route(
-                "replace",
-                dst=f"{last.address}/32",
-                gateway=self.plan.node(neighbour).address,
-                **({"prefsrc": first.address} if node == first.name else {}),
-            )
+            way = {"gateway": str(self.plan.node(neighbour).address)}
+            if node == first.name:
+                way["prefsrc"] = str(first.address)
+            self._namespaces.ask(node, [replace_route(f"{last.address}/32", **way)])
 
     @cached_property
     def between_relays(self) -> tuple[Direction, ...]:

@@ -14,6 +14,7 @@ from pyroute2.netlink import (
     NLM_F_ACK,
     NLM_F_CREATE,
     NLM_F_EXCL,
+    NLM_F_REPLACE,
     NLM_F_REQUEST,
     NLMSG_ERROR,
     nlmsg,
@@ -120,6 +121,13 @@ def new_route(destination: str, *, scope: str = "universe", **ways: int | str) -
     message["family"], message["dst_len"], message["table"] = AF_INET, int(length), _MAIN_TABLE
     message["proto"], message["type"] = rt_proto["static"], rt_type["unicast"]
     message["scope"] = rt_scope[scope]
+    return message
+
+
+def replace_route(destination: str, **ways: str) -> nlmsg:
+    """Lead packets as `new_route` does, instead of any other way for the same destination."""
+    message = new_route(destination, **ways)
+    message["header"]["flags"] = CHANGE | NLM_F_CREATE | NLM_F_REPLACE
     return message
 
 

@@ -8,13 +8,13 @@ import re
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from pyroute2 import DiagSocket
 
 from testbed.lab.network import Lab
-from testbed.probes.sockets import NodeDiagSocket
+from testbed.probes import sockets
 from testbed.recording import Rows
 from testbed.tor.configuration import OR_PORT
 from testbed.tor.network import TorNetwork
@@ -60,12 +60,19 @@ class RelayProbe:
     """Asks the kernel about one relay."""
 
     def __init__(self, lab: Lab, relay: str, process: int) -> None:
-        self._relay, self._process = relay, Path("/proc") / str(process)
-        self._netlink = NodeDiagSocket(lab.namespace(relay))
+        self._lab, self._relay, self._process = lab, relay, Path("/proc") / str(process)
 
-    def sample(self) -> RelaySample:
+    async def sample(self) -> RelaySample:
         """The relay at this moment."""
-        connections = list(self._connections())
+        return await self._lab.answer_meanwhile(self._relay, DiagSocket, self._read)
+
+    def _read(self, netlink: DiagSocket) -> RelaySample:
+        # Each of Tor's protocol, whichever end opened it.
+        connections = [
+            one
+            for one in sockets.connections(netlink, _MEMORY_BIT)
+            if OR_PORT in (one["idiag_sport"], one["idiag_dport"])
+        ]
         opened = Counter(one["idiag_dst"] for one in connections if one["idiag_dport"] == OR_PORT)
         status = (self._process / "status").read_text()
         anonymous = _ANONYMOUS.search(status)
@@ -81,12 +88,6 @@ class RelayProbe:
             ),
         )
 
-    def _connections(self) -> Iterator[Any]:
-        """Each established connection of Tor's protocol, whichever end opened it."""
-        for one in self._netlink.connections(_MEMORY_BIT):
-            if OR_PORT in (one["idiag_sport"], one["idiag_dport"]):
-                yield one
-
 
 def held_bytes(memory: str) -> int:
     """What a socket's memory adds up to, by pyroute2's text of SKMEMINFO, such as "60:90:01:…"."""
@@ -101,11 +102,6 @@ def _is_socket(file: Path) -> bool:
         return False
 
 
-def _probes(lab: Lab, network: TorNetwork) -> list[RelayProbe]:
-    """One of each relay that is watched. As of samples: pyroute2 runs an event loop of its own."""
-    return [RelayProbe(lab, relay, network[relay].process.pid) for relay in lab.plan.watched_relays]
-
-
 async def sample_relays_steadily(
     lab: Lab, network: TorNetwork, start_s: float, end_s: float, rows: Rows
 ) -> None:
@@ -113,11 +109,12 @@ async def sample_relays_steadily(
 
     The interval is `SAMPLE_INTERVAL_S`, or more where there are many relays.
     """
-    probes = await asyncio.to_thread(_probes, lab, network)
+    relays = lab.plan.watched_relays
+    probes = [RelayProbe(lab, relay, network[relay].process.pid) for relay in relays]
     interval_s = max(SAMPLE_INTERVAL_S, len(probes) / MOST_SAMPLES_PER_S)
     at_s = start_s
     while at_s < end_s:
         await asyncio.sleep(max(0.0, at_s - time.time()))
         for probe in probes:
-            rows.add(asdict(await asyncio.to_thread(probe.sample)))
+            rows.add(asdict(await probe.sample()))
         at_s += interval_s

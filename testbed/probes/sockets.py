@@ -8,14 +8,13 @@ import socket
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyroute2 import DiagSocket
-from pyroute2.netlink import NETLINK_SOCK_DIAG, NLM_F_MATCH, NLM_F_REQUEST, NLM_F_ROOT
-from pyroute2.netlink.diag import SOCK_DIAG_BY_FAMILY, MarshalDiag, inet_diag_req
-from pyroute2.netlink.nlsocket import NetlinkSocket
+from pyroute2.netlink import NLM_F_MATCH, NLM_F_REQUEST, NLM_F_ROOT
+from pyroute2.netlink.diag import SOCK_DIAG_BY_FAMILY, inet_diag_req
 
 from testbed.lab.network import Lab
 from testbed.recording import Rows
@@ -72,31 +71,25 @@ class _Request(inet_diag_req):  # type: ignore[misc]  # pyroute2 has no types
     nla_map = (("INET_DIAG_REQ_NONE", "none"), ("INET_DIAG_REQ_BYTECODE", "cdata"))
 
 
-class NodeDiagSocket(DiagSocket):  # type: ignore[misc]
-    """pyroute2's DiagSocket in a network namespace (None: this one), which it can't say itself."""
+def connections(
+    netlink: DiagSocket, extensions: int, peers: Collection[str | None] | None = None
+) -> tuple[Any, ...]:
+    """The established TCP connections of a network namespace, as its kernel tells of them.
 
-    def __init__(self, namespace: str | None) -> None:
-        NetlinkSocket.__init__(self, NETLINK_SOCK_DIAG, netns=namespace)
-        self.set_marshal(MarshalDiag())
-
-    def connections(
-        self, extensions: int, peers: Collection[str | None] | None = None
-    ) -> tuple[Any, ...]:
-        """The established TCP connections, as the kernel tells of them.
-
-        Args:
-            extensions: what it tells, a bit for each (linux/inet_diag.h).
-            peers: addresses; only connections with one of these. The kernel picks them out: a busy
-                relay has hundreds of others.
-        """
-        request = _Request()
-        request["sdiag_family"], request["sdiag_protocol"] = socket.AF_INET, socket.IPPROTO_TCP
-        request["idiag_states"], request["idiag_ext"] = ESTABLISHED, extensions
-        if peers is not None:
-            addresses = [address for address in peers if address]
-            request["attrs"] = [("INET_DIAG_REQ_BYTECODE", connected_with(addresses))]
-        flags = NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
-        return tuple(self.nlm_request(request, SOCK_DIAG_BY_FAMILY, flags))
+    Args:
+        netlink: a socket there.
+        extensions: what it tells, a bit for each (linux/inet_diag.h).
+        peers: addresses; only connections with one of these. The kernel picks them out: a busy
+            relay has hundreds of others.
+    """
+    request = _Request()
+    request["sdiag_family"], request["sdiag_protocol"] = socket.AF_INET, socket.IPPROTO_TCP
+    request["idiag_states"], request["idiag_ext"] = ESTABLISHED, extensions
+    if peers is not None:
+        addresses = [address for address in peers if address]
+        request["attrs"] = [("INET_DIAG_REQ_BYTECODE", connected_with(addresses))]
+    flags = NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
+    return tuple(netlink.nlm_request(request, SOCK_DIAG_BY_FAMILY, flags))
 
 
 def connected_with(addresses: Sequence[str]) -> bytes:
@@ -126,37 +119,44 @@ class ConnectionTable:
 
     def __init__(self, lab: Lab, node: str, peers: Collection[str], ports: Set[int]) -> None:
         self.node = node
+        self._lab = lab
         self._ports = ports
         self._peers = {lab.plan.node(peer).address: peer for peer in peers}
-        self._netlink = NodeDiagSocket(lab.namespace(node))
 
-    def samples(self) -> Iterator[SocketSample]:
+    def samples(self) -> list[SocketSample]:
         """A sample of each connection at this moment."""
-        now_s = time.time()
-        for one in self._netlink.connections(_INET_DIAG_INFO_BIT, self._peers):
-            if self._ports.isdisjoint({one["idiag_sport"], one["idiag_dport"]}):
-                continue
-            info = one.get_attr("INET_DIAG_INFO")
-            yield SocketSample(
-                time_s=now_s,
-                node=self.node,
-                peer=self._peers[one["idiag_dst"]],
-                port=one["idiag_sport"],
-                peer_port=one["idiag_dport"],
-                cwnd_segments=info["tcpi_snd_cwnd"],
-                ssthresh_segments=info["tcpi_snd_ssthresh"],
-                rtt_ms=info["tcpi_rtt"] / 1000,
-                min_rtt_ms=info["tcpi_min_rtt"] / 1000,
-                retransmitted_segments=info["tcpi_total_retrans"],
-                lost_segments=info["tcpi_lost"],
-                acknowledged_bytes=info["tcpi_bytes_acked"],
-                received_bytes=info["tcpi_bytes_received"],
-                unsent_bytes=info["tcpi_notsent_bytes"],
-            )
+        return self._lab.answer(self.node, DiagSocket, self._read)
 
     async def samples_meanwhile(self) -> list[SocketSample]:
-        """The same from an event loop: pyroute2 runs one of its own and can't inside another."""
-        return await asyncio.to_thread(lambda: list(self.samples()))
+        """The same from an event loop, which goes on."""
+        return await self._lab.answer_meanwhile(self.node, DiagSocket, self._read)
+
+    def _read(self, netlink: DiagSocket) -> list[SocketSample]:
+        now_s = time.time()
+        return [
+            self._sample(now_s, one)
+            for one in connections(netlink, _INET_DIAG_INFO_BIT, self._peers)
+            if not self._ports.isdisjoint({one["idiag_sport"], one["idiag_dport"]})
+        ]
+
+    def _sample(self, now_s: float, one: Any) -> SocketSample:  # noqa: ANN401 - of pyroute2
+        info = one.get_attr("INET_DIAG_INFO")
+        return SocketSample(
+            time_s=now_s,
+            node=self.node,
+            peer=self._peers[one["idiag_dst"]],
+            port=one["idiag_sport"],
+            peer_port=one["idiag_dport"],
+            cwnd_segments=info["tcpi_snd_cwnd"],
+            ssthresh_segments=info["tcpi_snd_ssthresh"],
+            rtt_ms=info["tcpi_rtt"] / 1000,
+            min_rtt_ms=info["tcpi_min_rtt"] / 1000,
+            retransmitted_segments=info["tcpi_total_retrans"],
+            lost_segments=info["tcpi_lost"],
+            acknowledged_bytes=info["tcpi_bytes_acked"],
+            received_bytes=info["tcpi_bytes_received"],
+            unsent_bytes=info["tcpi_notsent_bytes"],
+        )
 
 
 def shared_link_tables(lab: Lab) -> list[ConnectionTable]:

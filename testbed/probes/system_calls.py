@@ -29,7 +29,7 @@ async def count_system_calls(lab: Lab, processes: Mapping[str, int], directory: 
             crossed emulated links meanwhile.
     """
     await asyncio.sleep(SETTLE_S)
-    start_s, packets = time.time(), await asyncio.to_thread(_packets, lab)
+    start_s, packets = time.time(), _packets(lab)
     tracers = [
         subprocess.Popen(
             _strace(directory / f"strace-{name}.log", process),
@@ -42,7 +42,7 @@ async def count_system_calls(lab: Lab, processes: Mapping[str, int], directory: 
         tracer.send_signal(signal.SIGINT)
     for tracer in tracers:
         await asyncio.to_thread(tracer.wait)
-    packets = await asyncio.to_thread(_packets, lab) - packets
+    packets = _packets(lab) - packets
     window = {"start_s": start_s, "end_s": time.time(), "packets": packets}
     (directory / "counting.json").write_text(json.dumps(window))
 
