@@ -83,6 +83,7 @@ class Archives:
         )
         self.files[f"{DEBIAN}dists/unstable/main/source/Sources"] = sources
         self.files[f"{DEBIAN}dists/unstable/InRelease"] = key.signed(release)
+        key.end()
         monkeypatch.setattr(archives, "KEYRINGS", (key.public,))
 
 
@@ -101,6 +102,10 @@ class _Key:
     def signed(self, text: str) -> bytes:
         """The text with its signature, as an InRelease has it."""
         return self._gpg("--clearsign", stdin=text.encode())
+
+    def end(self) -> None:
+        """End the daemon that GnuPG has started for the key."""
+        subprocess.run(["gpgconf", "--homedir", self._home, "--kill", "all"], check=True)
 
     def _gpg(self, *arguments: str, stdin: bytes = b"") -> bytes:
         quiet = ["gpg", "--homedir", str(self._home), "--batch", "--quiet", "--passphrase", ""]
