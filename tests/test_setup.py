@@ -241,7 +241,7 @@ def test_doctor_says_which_kernels_can_be_used_and_which_is(own_cache: Path) -> 
     build.mkdir(parents=True)
     metadata = {"name": "linux", "version": other.version, "patches": [], "date": "2026-11-24"}
     (build / builds.METADATA).write_text(json.dumps(metadata))
-    releases.choose(other, [f"no place has {first.title}"])
+    releases.choose(other, f"no place has {first.title}")
     told = {finding.name: finding.text for finding in doctor.examine()}["kernel"]
     assert f"{other.title} is in use: no place has {first.title}" in told
     assert f"can be had is built: {first.version}, {other.version}, " in told
@@ -281,14 +281,14 @@ def test_what_is_not_the_first_choice_is_said_at_each_run(
 
     assert said(ready.TorNeed()) == []
     first, other, *_ = releases.in_order("linux")
-    releases.choose(other, [f"no place has {first.title}"])
+    releases.choose(other, f"no place has {first.title}")
     sentence = f"{other.title} is in use: no place has {first.title}"
     assert said(ready.TorNeed()) == [sentence]
     monkeypatch.setenv("HYDRA_KERNEL", other.version)
     assert said() == [f"{other.title} is in use: HYDRA_KERNEL names it"]
     monkeypatch.delenv("HYDRA_KERNEL")
     newer = releases.Release("tor", "0.4.9.99", (releases.Tarball("0" * 64),), pinned=False)
-    releases.choose(newer, ["no place has tor"])
+    releases.choose(newer, "no place has tor")
     assert said(ready.TorNeed()) == [sentence, "tor 0.4.9.99 is in use: no place has tor"]
     # A variant that names its Tor does not ask for another.
     assert said(ready.TorNeed(tor.TorSource(release="0.4.5.16"))) == [sentence]

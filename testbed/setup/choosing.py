@@ -36,26 +36,30 @@ def build_first(project: str, version: str | None, make: Make, progress: Progres
     if version is not None:
         release = releases.named(project, version)
         return make(release, source_tarball(release, progress))
-    passed_over: list[str] = []
-    errors: list[TestbedError] = []
-    for release in _candidates(project, progress, passed_over):
+    absent: list[Unavailable] = []
+    others: list[str] = []
+
+    def reasons() -> list[str]:
+        lacking = ", ".join(error.release.version for error in absent)
+        return [f"no place has {project} {lacking}", *others] if absent else others
+
+    for release in _candidates(project, progress, others):
         try:
             build = make(release, source_tarball(release, progress))
         except Unavailable as error:
-            errors.append(error)
-            passed_over.append(f"no place has {release.title}")
+            absent.append(error)
             continue
         except Misfit as error:
             if release.pinned:  # a fault of the testbed, which must not go unnoticed
                 raise
-            passed_over.append(f"{error.file.name} does not fit {release.title}")
+            others.append(f"{error.file.name} does not fit {release.title}")
             continue
-        releases.choose(release, passed_over)
+        releases.choose(release, "; ".join(reasons()))
         return build
-    raise TestbedError(f"{'; '.join(passed_over)}: {errors[0]}")
+    raise TestbedError(f"{'; '.join(reasons())}: {absent[0]}")
 
 
-def _candidates(project: str, progress: Progress, passed_over: list[str]) -> Iterator[Release]:
+def _candidates(project: str, progress: Progress, others: list[str]) -> Iterator[Release]:
     pinned = releases.in_order(project)
     yield from pinned
     before = releases.chosen(project).release
@@ -64,7 +68,7 @@ def _candidates(project: str, progress: Progress, passed_over: list[str]) -> Ite
     try:
         listed = archives.listed(project, releases.series(project), progress)
     except TestbedError as error:
-        passed_over.append(str(error))
+        others.append(str(error))
         return
     tried = {release.version for release in (*pinned, before)}
     yield from (release for release in listed if release.version not in tried)

@@ -7,7 +7,6 @@ only.
 import json
 import os
 import tomllib
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -115,11 +114,11 @@ def chosen(project: str) -> Choice:
     return Choice(release, kept["passed_over"])
 
 
-def choose(release: Release, passed_over: Sequence[str]) -> None:
+def choose(release: Release, passed_over: str) -> None:
     """Keep a release as this cache's choice. Without a note that is the first one.
 
     Args:
-        passed_over: what is the matter with each release before it.
+        passed_over: what is the matter with those before it; empty if there are none.
     """
     file = _file(release.project)
     if not passed_over:
@@ -130,7 +129,7 @@ def choose(release: Release, passed_over: Sequence[str]) -> None:
         "version": release.version,
         "pinned": release.pinned,
         "tarballs": [asdict(tarball) for tarball in release.tarballs],
-        "passed_over": "; ".join(passed_over),
+        "passed_over": passed_over,
     }
     partial = file.with_name(f".partial.{file.name}.{os.getpid()}")
     partial.write_text(json.dumps(note, indent=1), encoding="utf-8")

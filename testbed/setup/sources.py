@@ -33,6 +33,10 @@ APT_HELPER = (
 class Unavailable(TestbedError):
     """Raised where no place has a release's source."""
 
+    def __init__(self, release: Release, text: str) -> None:
+        super().__init__(text)
+        self.release = release
+
 
 @dataclass(frozen=True)
 class SourceTarball:
@@ -107,8 +111,9 @@ def _fetch(wanted: Release, folder: Path) -> tuple[str, SourceTarball]:
             partial.unlink(missing_ok=True)
         return place.title, SourceTarball(folder / name, place.tarball.sha256)
     raise Unavailable(
+        wanted,
         f"{wanted.title}: no place has its source: {'; '.join(lacking)}: {_by_hand(wanted)}; "
-        f"the log is {log}"
+        f"the log is {log}",
     )
 
 
