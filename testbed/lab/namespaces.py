@@ -146,9 +146,18 @@ class Namespaces:
         return self.inside_soon(name, asked)
 
     def join(self, pairs: Sequence[tuple[Interface, Interface]]) -> None:
-        """Make pairs of virtual Ethernet interfaces, each end in its namespace."""
-        with _netlink_socket() as netlink:
-            send(netlink, [self._pair(*pair) for pair in pairs])
+        """Make pairs of virtual Ethernet interfaces, each end in its namespace.
+
+        They are asked for in a namespace that has nothing but a loopback and is gone afterwards:
+        before Linux 6.14 a new interface must not have the number of one where it is asked for.
+        """
+
+        def joined() -> None:
+            _call(_libc.unshare, _CLONE_NEWNET)
+            with _netlink_socket() as netlink:
+                send(netlink, [self._pair(*pair) for pair in pairs])
+
+        self._visitor.submit(joined).result()
 
     def _enter(self, name: str) -> None:
         _call(_libc.setns, self._descriptors[name], _CLONE_NEWNET)
