@@ -170,7 +170,6 @@ def run_with(patches: list[str], folder: Path) -> Run:
     return read_run(folder / "run")
 
 
-@pytest.mark.long
 def without_memory(run: Run) -> Contents:
     """All but the memory of the relays' Tors."""
     tables, summary = dict(run.contents.tables), dict(run.contents.summary)
@@ -179,6 +178,7 @@ def without_memory(run: Run) -> Contents:
     return Contents(tables, summary)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "patches",
     [
