@@ -1,6 +1,5 @@
 """Places: what comes with the project, what is read, and how it is made from measurements."""
 
-import gzip
 import hashlib
 import json
 import math
@@ -8,8 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from made_consensus import MadeRelay, document, identity
-from made_places import FILES, write_places
+from made_places import FILES, PINGS, write_places, write_sources
 
 from testbed.errors import InputError
 from testbed.network.distilled_places import Sources, distil_places
@@ -103,42 +101,10 @@ def test_a_folder_without_places_is_told(tmp_path: Path) -> None:
         read_places(tmp_path)
 
 
-# A tenth of a degree is 11 km; "aa" and "bb" are a quarter of the earth apart.
-CITIES = {
-    "1": {"name": "Small", "countrycode": "AA", "latitude": 5, "longitude": 5, "population": 9},
-    "2": {"name": "Large", "countrycode": "AA", "latitude": 0, "longitude": 0, "population": 10},
-    "3": {"name": "Bee", "countrycode": "BB", "latitude": 0, "longitude": 90, "population": 1},
-    "4": {"name": "Cee", "countrycode": "CC", "latitude": 0, "longitude": 1, "population": 1},
-}
-PINGS = """\
-cty1,cty2,rtt_cnt,rtt_avg,rtt_std,rtt_min,rtt_max
-AA,AA,1000,10.0,0,1,20
-AA,BB,5000,200.0,0,1,900
-AA,CC,5000,30.0,30.0,1,900
-CC,CC,5000,20.0,,1,900
-BB,CC,999,150.0,0,1,900
-BB,DD,5000,150.0,0,1,900
-"""
-RELAYS = [MadeRelay(weight) for weight in range(10, 1010, 10)]
-
-
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
-    capacities = {
-        identity(number).hex().upper(): {"bandwidth_capacity": 1000 * relay.weight}
-        for number, relay in enumerate(RELAYS)
-    }
-    contents: dict[str, object] = {
-        "users": {"aa": 0.3, "bb": 0.1, "dd": 0.6},
-        "access_rates": {"countries": {"AA": {"down_mbits": 50.0, "up_mbits": 5.5}}},
-        "cities": CITIES,
-        "relays": {"relays": capacities},
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
-    (tmp_path / "round_trips").write_bytes(gzip.compress(PINGS.encode()))
-    (tmp_path / "consensus").write_text(document(RELAYS), encoding="utf-8")
-    names = (*contents, "round_trips", "consensus")
+    names = Sources.__dataclass_fields__
+    write_sources(tmp_path, dict(zip(names, names, strict=True)))
     return Sources(**{name: tmp_path / name for name in names})
 
 
