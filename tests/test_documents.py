@@ -1,84 +1,36 @@
-"""What the documents show: files that can be planned, commands that exist, links that lead on.
+"""What the documents show: files that can be planned, links that lead on, figures of kept runs.
 
-Whether their figures are right is said by the command beside each.
+Their commands are carried out by test_shown_commands.
 """
 
-import os
 import re
-import shlex
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from string import Template
 
 import pytest
-from made_runs import Made
+from shown import DOCUMENTS, toml_blocks
 
 from analysis.runs import Found, find_runs
 from analysis.tables import as_markdown
 from papers.hydra import tables
 from papers.hydra.published import TABLE_4
-from testbed import cli
 from testbed.batch import read_batch
 from testbed.drawing import draw_scenario
 from testbed.plan import make_plan
-from testbed.repeats import paired_plans
-from testbed.results import read_run
 from testbed.scenario import SAMPLED
-from testbed.setup import builds
 from testbed.toml_file import PROJECT
 
-DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md")])
 EXAMPLES = PROJECT / "docs" / "examples"
-LOOP_VARIABLES = {
-    "scenario": "NoDropping",
-    "variant": "vanilla",
-    "seed": "1",
-    "packets": "1000",
-    "loss": "0.2",
-    "clients": "4",
-}
-
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FIRST_COMMENT = re.compile(r"# (\S+\.toml)\n")
 _TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
 _FIGURE = re.compile(r"-?\d+(?:\.\d+)?")
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
-def blocks(document: Path, language: str) -> Iterator[str]:
-    for found, text in _BLOCK.findall(document.read_text(encoding="utf-8")):
-        if found == language:
-            yield text
-
-
-def toml_blocks() -> list[tuple[str, str]]:
-    """The file's name, which its first line says, and the text of each."""
-    found = []
-    for document in DOCUMENTS:
-        for text in blocks(document, "toml"):
-            name = _FIRST_COMMENT.match(text)
-            assert name, f"{document.name}: a TOML block without its file's name: {text}"
-            found.append((name[1], text))
-    return found
-
-
-def commands(documents: Iterable[Path] = DOCUMENTS) -> list[str]:
-    """Every `./run.py …` of the documents' shell blocks that is whole in one line."""
-    lines = {
-        line.removeprefix("sudo ").strip()
-        for document in documents
-        for text in blocks(document, "sh")
-        for line in text.splitlines()
-    }
-    return sorted(line for line in lines if line.startswith("./run.py"))
-
-
 def test_there_is_something_to_test() -> None:
     assert {name for name, _ in toml_blocks()} >= {"ThinLink.toml", "no-delay.toml"}
-    assert "./run.py scenario SharedDropping --variant pctls" in commands()
 
 
 @pytest.mark.parametrize(("name", "text"), toml_blocks(), ids=lambda value: value[:20])
@@ -106,37 +58,6 @@ def test_shown_files_can_be_planned(tmp_path: Path, name: str, text: str) -> Non
 def test_example_files_are_as_shown(file: Path) -> None:
     shown = [tomllib.loads(text) for name, text in toml_blocks() if name == file.name]
     assert tomllib.loads(file.read_text(encoding="utf-8")) in shown
-
-
-@pytest.mark.parametrize("line", commands())
-def test_shown_commands_are_understood(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
-    for name, text in toml_blocks():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    for name, copy in (("Two", "Two-1000"), ("NoDropping", "NoDropping-of-two")):  # made by sed
-        shutil.copy(PROJECT / "scenarios" / f"{name}.toml", tmp_path / f"{copy}.toml")
-    for variant in ("vanilla", "pctls"):
-        shutil.copy(EXAMPLES / "pctls-no-delay.toml", tmp_path / f"{variant}-at-once.toml")
-    shutil.copy(EXAMPLES / "no-delay.patch", tmp_path)
-    (tmp_path / "docs").symlink_to(PROJECT / "docs")
-    monkeypatch.chdir(tmp_path)
-    words = shlex.split(Template(line).substitute(LOOP_VARIABLES), comments=True)
-    given = cli._parser().parse_args(words[1:])
-    if given.command is cli._scenario:
-        plan = make_plan(
-            given.scenario,
-            given.variant,
-            duration=given.duration,
-            traffic=given.traffic,
-            changes=dict(given.set),
-        )
-        assert plan.duration_s > 0
-    if given.command is cli._compare:
-        variants = [given.first, *given.others]
-        assert paired_plans(
-            given.scenario, variants, 1, duration=given.duration, traffic=given.traffic
-        )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
@@ -224,63 +145,3 @@ def test_each_figure_outside_the_published_deviation_has_its_cause(kept: Found) 
         told = set().union(*(told for published, told in what_differs() if is_of(published, row)))
         outside = {_FIGURE.findall(ours)[0] for ours in row[5:] if "*" not in ours}
         assert outside <= told, row[:3]
-
-
-# Carried out, as whoever runs the tests; by .ci/run that is an ordinary user.
-
-FOR_ALL = [
-    *(PROJECT / name for name in ("README.md", "CONTRIBUTING.md")),
-    *(PROJECT / "docs" / f"{name}.md" for name in ("commands", "scenarios", "variants")),
-]
-TAKE_MINUTES = {"scenario", "compare", "batch", "shell", "calibrate", "bench", "test", "verify"}
-"""Unless they are told to do only a part (--dry-run, -k)."""
-PATIENCE_S = 400.0
-
-
-def takes_seconds(line: str) -> bool:
-    words = line.split()
-    return words[1] not in TAKE_MINUTES or "--dry-run" in words or "-k" in words
-
-
-def carried_out(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Carry out a command where the project's files seem to be, with what a login gives."""
-    for path in PROJECT.iterdir():
-        if path.name != "results":
-            (folder / path.name).symlink_to(path)
-    for name, text in toml_blocks():
-        if not (folder / name).exists():
-            (folder / name).write_text(text, encoding="utf-8")
-    kept = ("HOME", "USER", "LOGNAME", "LANG", "HYDRA_CACHE", "XDG_CACHE_HOME")
-    login = {name: os.environ[name] for name in kept if name in os.environ}
-    return subprocess.run(
-        ["sh", "-c", line],
-        cwd=folder,
-        env=login | {"PATH": "/usr/local/bin:/usr/bin:/bin"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
-@pytest.mark.parametrize("line", [one for one in commands(FOR_ALL) if takes_seconds(one)])
-def test_shown_commands_that_take_seconds(tmp_path: Path, line: str) -> None:
-    if not {"tor", "linux"} <= {build.metadata["name"] for build in builds.all_finished()}:
-        pytest.skip("not set up here: run ./run.py setup first")
-    for variant in ("vanilla", "pctls"):
-        Made(variant=variant).write(tmp_path / "results" / "hydra")
-    done = carried_out(line, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.experiment
-@pytest.mark.parametrize("line", [one for one in commands(FOR_ALL) if "--out /tmp/" in one])
-def test_a_newcomers_first_runs(tmp_path: Path, line: str) -> None:
-    """As CONTRIBUTING shows them, but shorter and elsewhere."""
-    shorter = line.replace('"20 s"', '"4 s"').replace("/tmp/", f"{tmp_path}/out-")
-    assert len({line, shorter}) == 2
-    done = carried_out(shorter, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (out,) = tmp_path.glob("out-*")
-    assert read_run(out).summary.valid

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from made_runs import Made
 from rich.console import Console
+from shown_elsewhere import lines_of
 from waiting import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_time, wait_for
 
 from analysis.runs import find_runs
@@ -427,6 +428,22 @@ def test_a_scenario_that_the_host_is_too_slow_for(tmp_path: Path) -> None:
     assert "FAILED processor saturation" in output
     assert not call.content("summary.json")["valid"]
     assert "processor saturation" in call.failed_checks()
+
+
+@pytest.mark.experiment
+def test_what_the_documents_show(tmp_path: Path) -> None:
+    """Shorter, and with one client, as root, whom sudo makes of a user; which the kernel carries.
+
+    Both lines end in the same command, one of them in a machine of Vagrant's.
+    """
+    lines = lines_of("test_host.py::test_what_the_documents_show")
+    (command,) = {line.rstrip("'").partition("sudo ./run.py ")[2] for line in lines}
+    shorter = ["--duration", "4 s", "--set", "parameters.clients=1", "--out", str(tmp_path / "out")]
+    output = Call(tmp_path).ends([str(PROJECT / "run.py"), *shlex.split(command), *shorter])
+    summary = Call(tmp_path).content("summary.json")
+    assert (summary["variant"], summary["machine"]) == ("pctls", "host"), output
+    assert summary["shared_link"] == {"connections": 1, "circuits": 1}
+    assert output.endswith(f"status {0 if summary['valid'] else 3}\n"), output
 
 
 @pytest.mark.experiment

@@ -8,7 +8,7 @@ import polars
 import pytest
 from commands import FakeMachine, with_machine
 from made_runs import Made
-from test_documents import blocks
+from shown import blocks
 
 import hydra
 from testbed import runner

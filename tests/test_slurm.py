@@ -6,6 +6,7 @@ What a batch does anywhere is in test_batch.
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -33,7 +34,8 @@ from batch_stand_in import (
     running_batch,
     seeds_there,
 )
-from commands import refused
+from commands import refused, status_of
+from shown_elsewhere import lines_of
 from waiting import PATIENCE_S, wait_for
 
 from testbed import cli
@@ -76,6 +78,7 @@ NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 RealMe
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 RealMemory=4000 \
     Features=second
 PartitionName=lab Nodes=n1,n2 Default=YES State=UP
+PartitionName=short Nodes=n1,n2 State=UP
 """
 
 
@@ -295,6 +298,15 @@ def test_a_machine_that_is_no_login_node(
     monkeypatch.setenv("PATH", str(tmp_path))
     line = refused(["batch", "./mine.toml", *ON_SLURM], monkeypatch, capsys)
     assert "--executor slurm: there is no squeue here: begin on a cluster's login node" in line
+
+
+@pytest.mark.usefixtures("slurm", "no_report")
+@pytest.mark.parametrize("line", lines_of("test_slurm.py::test_what_the_document_shows"))
+def test_what_the_document_shows(mine: Path, line: str) -> None:
+    """With a smaller batch than the shown one."""
+    _, command, _, *options = shlex.split(line)
+    assert status_of([command, "./mine.toml", *options]) == cli.VALID
+    assert sorted(begun()) == ([] if "--dry-run" in options else sorted(ALL))
 
 
 def compiled() -> list[Path]:
