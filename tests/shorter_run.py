@@ -1,8 +1,8 @@
 """`run.py` in a folder where a test carries out what a document shows: it has less to do there.
 
 It notes what it is called with, makes that short by the rules below, and lets the real `run.py`
-carry it out. What a loop calls again with other words is only noted. Runs that another block's
-`compare` or `batch` has made are taken from there.
+carry it out. What a loop calls again with other words is only noted. No run is made twice: one of
+the same plan is taken from where it was made.
 """
 
 import hashlib
@@ -26,11 +26,23 @@ POOL = "SHOWN_POOL"
 
 # The rules.
 
-LEAST = "5 s"
+LEAST = "3 s"
 """The shortest run whose premise holds: two clients get a file each, over a shared link with loss,
 and both before as many seconds again are over."""
-LONGER = {"--network": "10 s", "mctor-upload": "20 s", "mctor-video": "15 s"}
-"""What needs more, by a word: loads that are larger, and a MB for the bench to divide by."""
+LONGER = {
+    "TwoPaths": "5 s",
+    "mctor-video": "10 s",
+    "mctor-upload": "12 s",
+    "--network": "10 s",
+}
+"""What needs more, by a word: a file over slower links, more files at once, and a MB for the bench
+to divide by."""
+
+MADE = ("scenario", "compare", "batch")
+LIKE_OTHERS = (
+    *("--variant", "--duration", "--traffic", "--seed", "--set", "--out", "--runs", "--chart"),
+)
+"""The commands that make runs, and with which options a run is like any other of its plan."""
 
 ALWAYS: Mapping[str, Mapping[str, str]] = {
     "scenario": {"--duration": LEAST},
@@ -43,6 +55,9 @@ IF_GIVEN: Mapping[str, Mapping[str, str]] = {
 }
 """The values that options have instead of those shown, by command."""
 
+FIGURES = ("2021-11-30", "--seeds", "1")
+"""What is added to --figures: one consensus."""
+
 COMPARED = 2
 """So many variants are compared, the first ones."""
 
@@ -53,10 +68,12 @@ SCENARIO = {
     r'^(topology = "eight_clients")$(?!\nparameters)': r"\1\nparameters.clients = 2",
 }
 BATCH = {
+    r"(?s)(^\[\[runs\]\].*?)^\[\[runs\]\].*(?=^\[\[runs\]\])": r"\1",
     r"(?<== )\[\s*([^,\]]+?)\s*(,[^\]]*)?\]": r"[\1]",
     r"^duration = .*$": 'duration = "LEAST"',
 }
-"""What is replaced in scenarios: larger networks; and in batches: lists, by their first values."""
+"""What is replaced in the files of scenarios: larger networks; and in those of batches: tables
+between the first and the last one, and lists by their first values."""
 
 CALIBRATION = {
     r"^LOSSY_PACKETS = .*": "LOSSY_PACKETS = 5_000",
@@ -66,7 +83,13 @@ CALIBRATION = {
     r"^WARM_UP_EMPTYINGS = .*": "WARM_UP_EMPTYINGS = 1",
     r"^PAIRS = .*": "PAIRS = 1",
 }
-"""The same in the module that calibrates: fewer packets, and a load of half a second."""
+SALSA = {r"^LEAST_CIRCUITS = .*": "LEAST_CIRCUITS = 1"}
+MODULES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "calibrate": ("testbed/lab/calibration.py", CALIBRATION),
+    "salsa": ("salsa/observed.py", SALSA),
+}
+"""The same in modules, by command: fewer packets and a load of half a second; and circuits as few
+as a small network has."""
 
 COLLECTED = "--collect-only -q"
 """What pytest is told, unless -k names a few tests: to find them, and not to run them again."""
@@ -85,9 +108,12 @@ def main(words: Sequence[str]) -> int:
     short = shorter(words)
     wanted = destinations(short)
     take_known(wanted)
+    if words[0] == "scenario" and any(folder.exists() for folder in wanted):
+        return 0
     status = carried_out(short)
-    keep_new()
-    if words[0] == "compare" and status == 0:
+    if status == 0:
+        keep_new(wanted)
+    if words[0] == "compare" and wanted:
         stand_in(next(iter(wanted)), words)
     return status
 
@@ -132,13 +158,15 @@ def shorter(words: Sequence[str]) -> list[str]:
         words = with_option(words, option, least(words) if option == "--duration" else value)
     for option, value in IF_GIVEN.get(command, {}).items():
         words = with_option(words, option, value) if option in words else words
+    if "--figures" in words:
+        words = [*words, *FIGURES]
     if command == "compare":
         operands = operands_of(words)
         words = [*operands[: 2 + COMPARED], *words[len(operands) :]]
     for file in files_of(words):
         replace(file, BATCH if file.parent.name == "batches" else SCENARIO)
-    if command == "calibrate":
-        replace(FOLDER / "testbed" / "lab" / "calibration.py", CALIBRATION)
+    for module, rules in (MODULES[command],) if command in MODULES else ():
+        replace(FOLDER / module, rules)
     return words
 
 
@@ -206,30 +234,29 @@ def digest(text: str) -> str:
 
 
 def destinations(words: Sequence[str]) -> dict[Path, Path]:
-    """Where each run of a comparison or a batch goes, and where it is kept if it was made."""
-    if words[0] not in ("compare", "batch") or "--dry-run" in words:
+    """Where each run of a call goes, and where it is kept if it was made already."""
+    if words[0] not in MADE or {word for word in words if word[:2] == "--"} - {*LIKE_OTHERS}:
         return {}
     sys.path.insert(0, str(FOLDER))
     from testbed import batch, cli, repeats
-    from testbed.plan import default_output
+    from testbed.plan import default_output, make_plan
     from testbed.results.made_by import files_sha256
 
     given = cli._parser().parse_args(words)
-    if words[0] == "compare":
-        plans = repeats.paired_plans(
-            given.scenario,
-            [given.first, *given.others],
-            given.runs,
-            duration=given.duration,
-            traffic=given.traffic,
-            changes=dict(given.set),
-        )
-        wanted = {default_output(plan): plan for plan in plans}
-    else:
+    if words[0] == "batch":
         read = batch.read_batch(given.file)
         directory = given.out or Path("results") / read.name
-        wanted = {directory / folder: plan for folder, plan in read.plans.items()}
-    return {folder: kept(plan.key, files_sha256()) for folder, plan in wanted.items()}
+        plans = {directory / folder: plan for folder, plan in read.plans.items()}
+    else:
+        said = {"duration": given.duration, "traffic": given.traffic, "changes": dict(given.set)}
+        if words[0] == "compare":
+            variants = [given.first, *given.others]
+            wanted = repeats.paired_plans(given.scenario, variants, given.runs, **said)
+            plans = {default_output(plan): plan for plan in wanted}
+        else:
+            plan = make_plan(given.scenario, given.variant, seed=given.seed, **said)
+            plans = {given.out or default_output(plan): plan}
+    return {folder: kept(plan.key, files_sha256()) for folder, plan in plans.items()}
 
 
 def kept(plan_key: str, files: str) -> Path:
@@ -244,13 +271,11 @@ def take_known(wanted: Mapping[Path, Path]) -> None:
             shutil.copytree(known, folder)
 
 
-def keep_new() -> None:
-    """Keep the runs that are in this folder for others."""
-    for file in (FOLDER / "results").glob("**/seed-*/manifest.json"):
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        known = kept(manifest["plan_key"], manifest.get("project", {}).get("files", ""))
+def keep_new(made: Mapping[Path, Path]) -> None:
+    """Keep the runs that were made for others."""
+    for folder, known in made.items():
         if not known.exists():
-            shutil.copytree(file.parent, known)
+            shutil.copytree(folder, known)
 
 
 def stand_in(run: Path, words: Sequence[str]) -> None:
