@@ -107,8 +107,8 @@ def main(words: Sequence[str]) -> int:
         return 0
     short = shorter(words)
     wanted = destinations(short)
-    take_known(wanted)
-    if words[0] == "scenario" and any(folder.exists() for folder in wanted):
+    taken = take_known(wanted)
+    if words[0] == "scenario" and taken:
         return 0
     status = carried_out(short)
     if status == 0:
@@ -164,7 +164,7 @@ def shorter(words: Sequence[str]) -> list[str]:
         operands = operands_of(words)
         words = [*operands[: 2 + COMPARED], *words[len(operands) :]]
     for file in files_of(words):
-        replace(file, BATCH if file.parent.name == "batches" else SCENARIO)
+        replace(file, BATCH if "[[runs]]" in file.read_text(encoding="utf-8") else SCENARIO)
     for module, rules in (MODULES[command],) if command in MODULES else ():
         replace(FOLDER / module, rules)
     return words
@@ -260,15 +260,16 @@ def destinations(words: Sequence[str]) -> dict[Path, Path]:
 
 
 def kept(plan_key: str, files: str) -> Path:
-    """Where a run is kept, by its plan and the testbed's files that made it."""
-    return pool() / digest(f"{plan_key} {files}")
+    """Where a run is kept, by its plan, and the testbed's files and the kernel that made it."""
+    return pool() / digest(f"{plan_key} {files} {os.environ.get('HYDRA_KERNEL')}")
 
 
-def take_known(wanted: Mapping[Path, Path]) -> None:
-    """Put the runs that are kept where they would go."""
-    for folder, known in wanted.items():
-        if known.exists() and not folder.exists():
-            shutil.copytree(known, folder)
+def take_known(wanted: Mapping[Path, Path]) -> list[Path]:
+    """Put the runs that are kept where they would go; the places."""
+    free = [folder for folder, known in wanted.items() if known.exists() and not folder.exists()]
+    for folder in free:
+        shutil.copytree(wanted[folder], folder)
+    return free
 
 
 def keep_new(made: Mapping[Path, Path]) -> None:
