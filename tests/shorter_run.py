@@ -26,17 +26,15 @@ POOL = "SHOWN_POOL"
 
 # The rules.
 
-LEAST = "3 s"
-"""The shortest run whose premise holds: two clients get a file each, over a shared link with loss,
-and both before as many seconds again are over."""
+LEAST = "5 s"
+"""A short run whose premise holds: two clients get a file each, over a shared link with loss, and
+both before as many seconds again are over."""
 LONGER = {
-    "TwoPaths": "5 s",
     "mctor-video": "10 s",
     "mctor-upload": "12 s",
     "--network": "10 s",
 }
-"""What needs more, by a word: a file over slower links, more files at once, and a MB for the bench
-to divide by."""
+"""What needs more, by a word: more files at once, and a MB for the bench to divide by."""
 
 MADE = ("scenario", "compare", "batch")
 LIKE_OTHERS = (
