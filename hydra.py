@@ -1,6 +1,6 @@
 """The testbed from Python, for scripts and notebooks: plan a run, carry it out, read runs.
 
-docs/python.md shows it. These names stay; what lies below `testbed` and `analysis` may move.
+docs/python.md shows how. These names stay; modules of `testbed` and `analysis` may move.
 """
 
 import warnings
@@ -12,27 +12,28 @@ from rich.console import Console
 
 from analysis.metrics import all_metrics
 from analysis.runs import Found, find_runs
-from testbed import repeats, runner
-from testbed.errors import InputError
-from testbed.plan import check_output, default_output, make_plan
-from testbed.plan_model import Plan
+from testbed.asked.output import check_output, default_output
+from testbed.asked.plans import make_plan
+from testbed.basics.errors import InputError
+from testbed.plan.model import Plan
 from testbed.results import Run, read_run
 from testbed.results.tables import SCHEMAS
+from testbed.runs import repeats, runner
 
 __all__ = ["Plan", "Run", "carry_out", "figures", "make_plan", "read_run", "rows"]
 
 
 def carry_out(plan: Plan, directory: Path | str | None = None) -> Run:
-    """Carry out a plan in the virtual machine, and read the run that comes of it.
+    """Carry out a plan in the virtual machine, and read the run.
 
     Args:
-        plan: of `make_plan`.
-        directory: where the run goes; it must not be there yet. Without one it goes to where the
-            commands put it, `results/SCENARIO/VARIANT/seed-N`, and is read if it is there already.
+        plan: made by `make_plan`.
+        directory: where the run is written, which must not exist. Without one it is the commands'
+            `results/SCENARIO/VARIANT/seed-N`, and a run that exists there is only read.
 
     Raises:
-        InputError: something else is there.
-        TestbedError: the run failed; the message says where its evidence is.
+        InputError: something else is in that place.
+        TestbedError: the run failed; the message says where its logs are.
     """
     if directory is None:
         directory = default_output(plan)
@@ -48,15 +49,15 @@ def carry_out(plan: Plan, directory: Path | str | None = None) -> Run:
 
 
 def figures(directory: Path | str) -> polars.DataFrame:
-    """A row for each run below a directory that counts: what it is of, and its figures.
+    """A row for each run below a directory that counts, with its names and numbers.
 
-    Columns: scenario, variant, traffic, duration_s, seed, fingerprint, directory; made_by, which
-    is empty unless there are runs of several Tors, kernels or testbeds, whose figures should not be
-    put together; and each of `compare`'s metrics, such as throughput_mb_per_s_mean, null where a
-    run has nothing to make it of. Runs that don't count are warned of.
+    The columns are scenario, variant, traffic, duration_s, seed, fingerprint, directory; made_by,
+    which is empty unless several Tors, kernels or testbeds made the runs, whose numbers should then
+    not be mixed; and each of `compare`'s metrics, such as throughput_mb_per_s_mean, which is null
+    if a run has no data for it. Runs that don't count cause warnings.
 
     Raises:
-        InputError: there is no run.
+        InputError: no run counts.
     """
     runs = list(_runs(directory))
     metrics = all_metrics(run for _, run in runs)
@@ -76,16 +77,16 @@ def figures(directory: Path | str) -> polars.DataFrame:
 
 
 def rows(directory: Path | str, table: str) -> polars.DataFrame:
-    """A table of all runs below a directory that count, such as "transfers", as one.
+    """One table, such as "transfers", of all runs below a directory that count.
 
-    The columns before the table's own: made_by (see `figures`), scenario, variant, traffic, seed.
+    Its columns follow made_by (see `figures`), scenario, variant, traffic and seed.
 
     Raises:
-        InputError: there is no run, or no such table.
+        InputError: no run counts, or there is no such table.
     """
     if table not in SCHEMAS:
         raise InputError(f"there is no table {table!r}: a run has {', '.join(SCHEMAS)}")
-    # What an older run lacks is read as nulls, in columns behind the others.
+    # Columns that an older run lacks are read as nulls, behind the others.
     tables = (
         _named(getattr(run, table).select(*SCHEMAS[table]), part, run)
         for part, run in _runs(directory)

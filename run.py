@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The door: makes the testbed's environment on first use and hands over to `testbed.cli`.
+"""The entry point: makes the environment on first use and hands over to `commands`.
 
-Needs only Python's standard library. No command of the testbed is carried out here.
+Needs only Python's standard library. No command runs in this process.
 """
 
 import os
@@ -12,8 +12,8 @@ PROJECT = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    """Get everything ready that a command needs, then become `testbed.cli` in that environment."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - the user may call any Python
+    """Prepare the environment of a command, then become `commands` in it."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - users may run any Python
         found = ".".join(map(str, sys.version_info[:3]))
         sys.stderr.write(
             "run.py: Python 3.11 or newer is needed, this is "
@@ -22,8 +22,8 @@ def main() -> int:
         )
         return 1
     sys.path.insert(0, str(PROJECT))
-    # Imported only now: an older Python could not even read these files.
-    from testbed.errors import TestbedError
+    # Imported only now, as an older Python could not even parse these files.
+    from testbed.basics.errors import TestbedError
     from testbed.setup import environment, privileges
 
     try:
@@ -37,7 +37,7 @@ def main() -> int:
         return 130
     os.execve(
         python,
-        [str(python), "-m", "testbed.cli", *sys.argv[1:]],
+        [str(python), "-m", "commands", *sys.argv[1:]],
         environment.variables(PROJECT),
     )
 

@@ -1,1 +1,1 @@
-"""What many runs say together: tables and figures from run directories, and nothing else."""
+"""Statistics, tables and figures over many runs, from their run directories alone."""

@@ -1,14 +1,15 @@
-"""Variants held against each other, metric by metric, over runs of one scenario.
+"""Comparisons of variants, metric by metric, over runs of one scenario.
 
-The runs are made and read elsewhere; how a change is computed is said in statistics.
+Runs are made and read elsewhere; `analysis.statistics` computes the changes.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.metrics import HEADLINES, Metric, all_metrics
-from analysis.runs import Found
+from analysis.metrics import HEADLINES, all_metrics
+from analysis.metrics.metric import Metric
+from analysis.runs import Groups
 from analysis.statistics import (
     CONFIDENCE,
     Change,
@@ -18,20 +19,21 @@ from analysis.statistics import (
     pair,
     simultaneous_confidence,
 )
-from analysis.tables import Table
-from analysis.wording import NOTHING, change_text, mean_text, percent, verdict_text
+from analysis.table import Table
+from analysis.wording import change_text, mean_text, sentence
+from testbed.results import Run
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One metric of one variant against the first variant's.
+    """One metric of one variant, compared with the first variant.
 
     Attributes:
-        first, other: the variants.
-        before, after: the numbers of the first's and the other's runs that are compared, by seed.
+        first, other: the variants, with the scenario's value if that is what differs.
+        before, after: the numbers of the first's and of the other's runs, by seed.
         change: None if one of them has no number.
-        comparisons: how many variants are held against the first: the interval holds with a
-            confidence with which all of them hold together.
+        comparisons: how many intervals the whole comparison has, over all variants and metrics;
+            each is widened so that all hold together.
     """
 
     metric: Metric
@@ -44,61 +46,78 @@ class Compared:
 
     @property
     def confidence(self) -> float:
-        """Of the interval, taken by itself."""
+        """The confidence of the interval by itself."""
         return simultaneous_confidence(self.comparisons)
 
     @property
-    def words(self) -> str:
-        """What can be said of the change."""
+    def sentence(self) -> str:
+        """What the runs say of the change, as a whole sentence."""
         if self.change is None and self.before and self.after:
-            return "no ratio to tell: a run has 0"
-        return verdict_text(self.metric, self.other, self.change)
+            return "no ratio: a run has 0"
+        names = (self.first, self.other)
+        return sentence(self.metric, names, self.change, self.confidence)
 
 
-def compare(found: Found, variants: Sequence[str]) -> list[Compared]:
-    """Every metric of every variant but the first against the first's.
+Named = Mapping[str, Sequence[Run]]
+"""Runs by the name under which they are compared; the first is what the others are held against."""
+
+
+def compare(runs: Named, only: Collection[str] = ()) -> list[Compared]:
+    """Compare all runs with the first ones, in every metric.
+
+    The intervals of all rows hold together with `CONFIDENCE`, so that whatever row is quoted
+    because it stands out is no stronger than its words.
 
     Args:
-        found: runs of one scenario, traffic model and duration.
-        variants: two names or more.
+        runs: at least two names, each with the runs of one variant in one scenario.
+        only: the keys of the metrics that are asked for; empty for all. Fewer are decided with
+            fewer runs, if they are named before the runs are seen.
     """
-    runs = {group.variant: valid for group, valid in found.valid.items()}
-    first = variants[0]
     known = all_metrics(run for valid in runs.values() for run in valid)
     numbers = {
-        (metric, variant): metric.by_seed(runs.get(variant, ()))
-        for metric in known
-        for variant in variants
+        (metric, name): metric.by_seed(valid) for metric in known for name, valid in runs.items()
     }
-    # Some metrics are of some traffic models only.
-    metrics = [one for one in known if any(numbers[one, variant] for variant in variants)]
-    return [
-        _compared(
-            metric,
-            *(first, other),
-            *(numbers[metric, first], numbers[metric, other]),
-            comparisons=len(variants) - 1,
-        )
-        for other in variants[1:]
-        for metric in metrics or known
+    # Some metrics exist only for some traffic models.
+    metrics = [one for one in known if any(numbers[one, name] for name in runs)] or known
+    first, *others = runs
+    compared = [
+        _compared(metric, (first, other), numbers[metric, first], numbers[metric, other])
+        for other in others
+        for metric in metrics
+        if not only or metric.key in only
     ]
+    intervals = sum(1 for row in compared if row.change and row.change.interval)
+    return [_widened(row, max(1, intervals)) for row in compared]
+
+
+def compare_groups(groups: Groups) -> tuple[str, list[Compared]]:
+    """Compare every variant of a scenario, traffic model and duration with the first.
+
+    Args:
+        groups: at least one.
+
+    Returns:
+        A title that names the three, and the comparisons.
+    """
+    first = next(iter(groups))
+    title = f"{first.scenario}, {first.traffic}, {first.duration_s:g} s"
+    return title, compare({group.variant: runs for group, runs in groups.items()})
 
 
 def _compared(
-    metric: Metric,
-    first: str,
-    other: str,
-    before: Mapping[int, float],
-    after: Mapping[int, float],
-    comparisons: int,
+    metric: Metric, names: tuple[str, str], before: Mapping[int, float], after: Mapping[int, float]
 ) -> Compared:
     before, after = pair(before, after) or (before, after)
-    changed = change(before, after, simultaneous_confidence(comparisons))
-    return Compared(metric, first, other, before, after, changed, comparisons)
+    return Compared(metric, *names, before, after, change(before, after))
+
+
+def _widened(row: Compared, comparisons: int) -> Compared:
+    changed = change(row.before, row.after, simultaneous_confidence(comparisons))
+    return replace(row, change=changed, comparisons=comparisons)
 
 
 def comparison_tables(title: str, compared: Sequence[Compared]) -> list[Table]:
-    """A table for readers of each variant but the first; of several, then all of them at once."""
+    """A table for each variant but the first; if there are several, also tables of all at once."""
     others = dict.fromkeys(row.other for row in compared)
     tables = [_table(title, [row for row in compared if row.other == other]) for other in others]
     if len(others) > 1:
@@ -107,7 +126,7 @@ def comparison_tables(title: str, compared: Sequence[Compared]) -> list[Table]:
 
 
 def headlines(compared: Sequence[Compared]) -> dict[Metric, dict[str, Compared]]:
-    """What a reader looks at first: by metric, then by variant, where there is a change."""
+    """The metrics that a reader looks at first, by variant; only those with a change."""
     rows: dict[Metric, dict[str, Compared]] = {}
     for metric in HEADLINES:
         of_metric = [row for row in compared if row.metric is metric]
@@ -117,7 +136,7 @@ def headlines(compared: Sequence[Compared]) -> dict[Metric, dict[str, Compared]]
 
 
 def _overview(title: str, compared: Sequence[Compared]) -> Table:
-    """All variants against the first, a row each; in a cell the difference and its interval."""
+    """All variants against the first: a row each, with the differences and their intervals."""
     by_metric = headlines(compared)
     others = dict.fromkeys(row.other for row in compared)
     rows = (
@@ -136,12 +155,12 @@ def _overview(title: str, compared: Sequence[Compared]) -> Table:
 
 
 def _undecided(title: str, compared: Sequence[Compared]) -> Table:
-    """What no run decides, in words, for every metric."""
+    """The comparisons that the runs don't decide, in words."""
     return Table(
         title=f"{title}: what the runs don't decide",
-        columns=("variant", "metric", "difference", "what the runs say"),
+        columns=("what the runs say",),
         rows=tuple(
-            (row.other, row.metric.name, percent(row.change.share), row.words)
+            (row.sentence,)
             for row in compared
             if row.change and row.change.verdict is Verdict.NOT_ENOUGH_RUNS
         ),
@@ -149,7 +168,7 @@ def _undecided(title: str, compared: Sequence[Compared]) -> Table:
 
 
 def _marked(one: Change | None) -> str:
-    """A change with its interval, and a mark where it isn't one or isn't known."""
+    """A change with its interval, and a mark if it is nearly none or undecided."""
     marks = {Verdict.NEARLY_EQUAL: " =", Verdict.NOT_ENOUGH_RUNS: " ?"}
     return change_text(one) + (marks.get(one.verdict, "") if one else "")
 
@@ -159,21 +178,22 @@ def _confidence_text(row: Compared) -> str:
     if row.comparisons == 1:
         return f"The interval's confidence is {whole} (docs/statistics.md)."
     return (
-        f"All intervals of a metric hold together with {whole} confidence: each by itself has"
-        f" {100 * row.confidence:.3g} %, as there are {row.comparisons} (docs/statistics.md)."
+        f"All {row.comparisons} intervals of this comparison, over all its variants and metrics,"
+        f" hold together with {whole} confidence: each by itself has {100 * row.confidence:.4g} %"
+        " (docs/statistics.md)."
     )
 
 
 def records(compared: Sequence[Compared]) -> list[dict[str, Any]]:
-    """The same for programs: plain data, one record a metric and variant.
+    """The comparisons as plain data for programs: a record for each metric and variant.
 
-    Changes and bounds are shares: -0.88 is 88 % less. What there are too few runs for is None.
+    Changes and bounds are shares: -0.88 is 88 % less. Values that need more runs are None.
     """
     return [_record(row) for row in compared]
 
 
 def records_table(compared: Sequence[Compared]) -> Table:
-    """The records as a table for CSV, without the single runs' numbers."""
+    """The records as a table for CSV, without the numbers of single runs."""
     rows = [
         {key: value for key, value in record.items() if key not in ("before", "after")}
         for record in records(compared)
@@ -191,14 +211,13 @@ def _table(title: str, rows: Sequence[Compared]) -> Table:
     first, other = rows[0].first, rows[0].other
     return Table(
         title=f"{title}: {other} against {first}",
-        columns=("metric", first, other, "difference", "what the runs say"),
+        columns=("metric", first, other, "what the runs say"),
         rows=tuple(
             (
                 row.metric.label,
                 mean_text(MeanOverRuns.of(row.before.values()), row.metric.digits),
                 mean_text(MeanOverRuns.of(row.after.values()), row.metric.digits),
-                percent(row.change.share) if row.change else NOTHING,
-                row.words,
+                row.sentence,
             )
             for row in rows
         ),
@@ -213,7 +232,7 @@ def _note(rows: Sequence[Compared]) -> str:
     paired = any(row.change and row.change.paired for row in rows)
     return (
         f"Mean over runs ± standard deviation over runs; {counts}, {'' if paired else 'not '}paired"
-        " by seed. What the runs say has the interval of the difference."
+        " by seed. What the runs say has the difference of geometric means."
         f" {_confidence_text(rows[0])}"
     )
 
@@ -239,7 +258,7 @@ def _record(row: Compared) -> dict[str, Any]:
         "high": high,
         "verdict": row.change.verdict if row.change else None,
         "runs_needed": row.change.runs_needed if row.change else None,
-        "words": row.words,
+        "sentence": row.sentence,
         "before": dict(row.before),
         "after": dict(row.after),
     }

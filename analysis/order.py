@@ -1,16 +1,16 @@
-"""The testbed's own scenarios and variants: in which order they stand, and what is their baseline.
+"""The order of the testbed's own scenarios and variants in tables, and their baseline.
 
-Users' own follow by name.
+Users' own scenarios and variants follow by name.
 """
 
 BASELINE = "NoDropping"
-"""The scenario that the others' changes are against."""
+"""The scenario that changes in the others are measured against."""
 
 IN_BUNDLES = "Bundles"
-"""How the name of a scenario ends whose links carry and lose TCP's bundles whole."""
+"""The end of the names of scenarios whose links carry and lose TCP's bundles as a whole."""
 
 OF_2021 = "-2021"
-"""How the name of a variant ends that is the same on a Tor of that year."""
+"""The end of the names of variants that run on a Tor of that year."""
 
 FIRST_VARIANTS = ("vanilla", "pctls")
 TWO_CLIENTS = ("One", "Two", "Three")
@@ -24,4 +24,4 @@ SCENARIO_ORDER = (
 VARIANT_ORDER = (*FIRST_VARIANTS, *(f"{variant}{OF_2021}" for variant in FIRST_VARIANTS))
 USUAL_TRAFFIC = "bulk"
 TRAFFIC_ORDER = (USUAL_TRAFFIC, "audio", "video", "web")
-"""What comes first in tables and figures."""
+"""The traffic models that come first in tables and figures."""

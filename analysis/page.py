@@ -1,6 +1,6 @@
-"""HTML: the parts of a page from plain text, tables and figures, and the page as a whole.
+"""HTML pages and their parts, made from plain text, tables and figures.
 
-What stands on the page, and in which order, is the report's.
+The report decides what stands on its page, and in which order.
 """
 
 import base64
@@ -13,23 +13,23 @@ from pathlib import Path
 from string import Template
 from urllib.parse import quote
 
-from analysis.figures.drawing import Drawing
-from analysis.tables import Table, as_csv
+from analysis.plot import Plot
+from analysis.table import Table, as_csv
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 
 _LONGEST_NAME = 100
-"""Letters of a name before its hash: two such names and an ending are less than 255."""
+"""The most letters of a name before its hash; two such names and an ending stay below 255."""
 
 _NUMBER = re.compile(r"-|[-+]?\d[\d.]*( [±%(].*)?")
-"""A cell that stands to the right: a number with what belongs to it, or none."""
+"""A cell that is aligned to the right: a number with its deviation and change, or "-"."""
 
 
 def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
-    """A page that needs nothing from elsewhere.
+    """A page that needs no other file.
 
     Args:
-        sections: heading and content, the latter as HTML.
+        sections: headings, and contents as HTML.
     """
     contents = "".join(
         f'<li><a href="#{slug(heading)}">{escape(heading)}</a></li>' for heading, _ in sections
@@ -43,10 +43,10 @@ def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
 
 
 def slug(text: str) -> str:
-    """A name for a file or a place on the page: letters, digits and hyphens.
+    """A name for a file or an anchor: letters, digits, underscores and hyphens.
 
-    A long text's name is cut and ends with a hash, as a file's name has at most 255 bytes and the
-    words for what made the runs have no bound.
+    A long name is cut and ends with a hash: file names have at most 255 bytes, and the description
+    of what made runs can be of any length.
     """
     name = re.sub(r"[^A-Za-z0-9_]+", "-", text).strip("-").lower()
     if len(name) <= _LONGEST_NAME:
@@ -70,17 +70,17 @@ def items(lines: Iterable[str]) -> str:
 
 
 def preformatted(text: str) -> str:
-    """Text as it is in a file or a terminal."""
+    """Text as in a file or on a terminal."""
     return f"<pre>{escape(text)}</pre>"
 
 
 def folded(summary: str, content: str) -> str:
-    """Content (HTML) that is shown when its summary is clicked."""
+    """Content (HTML) that a click on its summary shows."""
     return f"<details><summary>{escape(summary)}</summary>{content}</details>"
 
 
 def table(shown: Table, csv: str) -> str:
-    """A table with its title and note; `csv` is the name of the same table's file."""
+    """A table with its title, its note, and a link to its file `csv`."""
     head = "".join(
         _cell("th", heading, all(map(_NUMBER.fullmatch, shown.column(number))))
         for number, heading in enumerate(shown.columns)
@@ -101,24 +101,24 @@ def _cell(tag: str, text: str, is_number: bool) -> str:
     return f"<{tag}{kind}>{escape(text)}</{tag}>"
 
 
-def figure(drawing: Drawing, number: int, png: Path, svg: Path) -> str:
-    """A figure, the SVG within the page; the files stay beside it."""
+def figure(plot: Plot, number: int, png: Path, svg: Path) -> str:
+    """A figure, with its SVG in the page and links to its files."""
     data = base64.b64encode(svg.read_bytes()).decode("ascii")
     return (
-        f'<figure id="{slug(drawing.name)}">'
-        f'<img alt="{escape(drawing.title)}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption><b>Figure {number}: {escape(drawing.title)}.</b> {escape(drawing.caption)}"
+        f'<figure id="{slug(plot.name)}">'
+        f'<img alt="{escape(plot.title)}" src="data:image/svg+xml;base64,{data}">'
+        f"<figcaption><b>Figure {number}: {escape(plot.title)}.</b> {escape(plot.caption)}"
         f" {_link(png.name, 'PNG')} {_link(svg.name, 'SVG')}</figcaption></figure>"
     )
 
 
 @dataclass
 class Folder:
-    """Where a page lies: writes tables and figures there and returns them as HTML.
+    """A page's folder: writes tables and figures there, and returns them as HTML.
 
     Attributes:
-        figures: how many there are so far.
-        made_by: what made the runs of the moment, if others stand apart from them.
+        figures: the number of figures so far.
+        made_by: what made the runs of the next tables and figures, if others stand apart.
     """
 
     path: Path
@@ -126,22 +126,22 @@ class Folder:
     made_by: str = ""
 
     def table(self, shown: Table) -> str:
-        """A table, and its file in the folder."""
+        """Write a table's file, and return the table as HTML."""
         shown = replace(shown, made_by=shown.made_by or self.made_by)
         name = f"{slug(shown.heading)}.csv"
         (self.path / name).write_text(as_csv(shown), encoding="utf-8")
         return table(shown, name)
 
-    def figure(self, drawing: Drawing) -> str:
-        """A figure with the next number, and its files in the folder."""
+    def figure(self, plot: Plot) -> str:
+        """Write a figure's files, and return it as HTML with the next number."""
         self.figures += 1
         if self.made_by:
-            drawing = replace(
-                drawing,
-                name=f"{drawing.name}-{slug(self.made_by)}",
-                title=f"{drawing.title} ({self.made_by})",
+            plot = replace(
+                plot,
+                name=f"{plot.name}-{slug(self.made_by)}",
+                title=f"{plot.title} ({self.made_by})",
             )
-        return figure(drawing, self.figures, *drawing.save(self.path))
+        return figure(plot, self.figures, *plot.save(self.path))
 
 
 def _link(file: str, words: str) -> str:

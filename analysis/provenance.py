@@ -1,6 +1,6 @@
-"""Where runs come from: which there are, what was checked, which versions, how to repeat them.
+"""Where runs come from: their list, checks, versions and variants, and the commands to repeat them.
 
-What came out of them is said in tables.
+Their results are in `analysis.tables`.
 """
 
 import shlex
@@ -9,27 +9,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.metrics import (
+from analysis.metrics.metric import Metric
+from analysis.metrics.transfers import (
     CIRCUIT_ROUND_TRIP,
     STREAM_ROUND_TRIP,
     THROUGHPUT,
     TIME_TO_LAST_BYTE,
-    Metric,
 )
-from analysis.tables import Table
+from analysis.runs import Found
+from analysis.table import Table
 from analysis.wording import NOTHING
-from testbed.plan_model import Patch, Plan, Tor
+from testbed.asked.scenario import SCENARIOS
+from testbed.asked.variant_name import as_typed
+from testbed.basics.toml_file import names_in
+from testbed.plan.model import Patch, Plan, Tor
 from testbed.results import Check, Run, kept_patch
 from testbed.results.made_by import ran_with
-from testbed.scenario import SCENARIOS
-from testbed.toml_file import names_in
-from testbed.variant import TOR_CONFIGS
 
 _HOLDS = {True: "yes", False: "no", None: "not judged"}
 
 
+def left_out_table(found: Found) -> Table:
+    """A row for each run that doesn't count, with the reason."""
+    rows = tuple((line,) for line in found.left_out)
+    return Table(title="Left out", columns=("run and reason",), rows=rows)
+
+
 def runs_table(runs: Sequence[Run], directory: Path) -> Table:
-    """A row a run; their directories are told as seen from `directory`."""
+    """A row for each run; directories are relative to `directory`."""
     metrics = (THROUGHPUT, TIME_TO_LAST_BYTE, STREAM_ROUND_TRIP, CIRCUIT_ROUND_TRIP)
     return Table(
         title="Every run",
@@ -59,14 +66,14 @@ def _number(metric: Metric, run: Run) -> str:
 
 
 def checks_table(runs: Sequence[Run]) -> Table:
-    """A row a check of a run."""
+    """A row for each check of each run."""
     return _checks_table(
         "Every check", [(run, check) for run in runs for check in run.summary.checks]
     )
 
 
 def failed_checks_table(runs: Sequence[Run]) -> Table:
-    """A row a check that did not hold."""
+    """A row for each check that did not hold."""
     failed = [(run, check) for run in runs for check in run.summary.checks if check.failed]
     return _checks_table("Checks that failed", failed)
 
@@ -90,7 +97,7 @@ def _checks_table(title: str, checks: Sequence[tuple[Run, Check]]) -> Table:
 
 
 def versions_table(runs: Sequence[Run]) -> Table:
-    """What was used, each version with the number of runs that it was used in."""
+    """A row for each version of a component, with the number of runs that used it."""
     counts = Counter(entry for run in runs for entry in _versions(run))
     return Table(
         title="Versions",
@@ -114,8 +121,8 @@ class VariantText:
     """A variant as it was run.
 
     Attributes:
-        lines: what was configured, and what the shared link had to look like.
-        patches: name and text of each.
+        lines: the configuration, and the premise on the shared link.
+        patches: each patch's name and text.
     """
 
     name: str
@@ -125,7 +132,7 @@ class VariantText:
 
 
 def variants(runs: Iterable[Run]) -> list[VariantText]:
-    """Each variant once; more than once if its file changed between runs."""
+    """Each variant once, or once for each state of its file if that changed between runs."""
     examples = {run.plan.tor.model_dump_json(): run for run in runs}
     return [
         VariantText(
@@ -139,7 +146,7 @@ def variants(runs: Iterable[Run]) -> list[VariantText]:
 
 
 def _configuration(tor: Tor) -> Iterator[str]:
-    """All that a variant says, as its file would."""
+    """A variant's settings, as lines of its file."""
     for table, options in (
         ("torrc", tor.torrc_all),
         ("torrc.relay", tor.torrc_relay),
@@ -155,31 +162,33 @@ def _configuration(tor: Tor) -> Iterator[str]:
         yield "ipsec: true"
     if tor.parallel_circuits > 1:
         yield f"parallel_circuits: {tor.parallel_circuits}, stream_rule: {tor.stream_rule}"
-    yield f"premise: the shared link has {tor.promise}"
+    yield f"premise: the shared link has {tor.connection_rule.words}"
 
 
 def patch_text(patch: Patch, directory: Path) -> str:
-    """The patch's text as it was used, else a line that says that it isn't there."""
+    """The patch as it was used, or a line that says that it is missing."""
     if (file := kept_patch(directory, patch)) is None:
         return f"{patch.path} is not here as it was used; its sha256 was {patch.sha256}."
     return file.read_text(encoding="utf-8", errors="replace")
 
 
 def commands(runs: Sequence[Run], directory: Path) -> list[str]:
-    """What makes these runs and their report again, in a clone of the testbed."""
+    """The commands that make these runs and their report again, in a clone of the testbed."""
     commits = {run.manifest.get("project", {}).get("commit") for run in runs}
-    # Runs of several commits, or of none that is known, have no one place to be repeated in.
+    # Runs of several commits, or of an unknown one, can't be repeated in one checkout.
     checkout = [f"git checkout {commit}" for commit in commits if commit and len(commits) == 1]
     report = shlex.join(["./run.py", "report", str(directory)])
     return [*checkout, *(command(run.plan, run.summary.machine) for run in runs), report]
 
 
 def command(plan: Plan, machine: str = "virtual") -> str:
-    """What makes a run of this plan; of a file of the user's own, the name without its folder."""
-    words = ["./run.py", "scenario", _name_or_file(plan.unchanged_scenario, SCENARIOS)]
+    """The command that makes a run of this plan; users' own files are named without folders."""
+    scenario = plan.unchanged_scenario
+    scenario = scenario if scenario in names_in(SCENARIOS) else f"{scenario}.toml"
+    words = ["./run.py", "scenario", scenario]
     for key, value in plan.changes.items():
         words += ["--set", f"{key}={value}"]
-    words += ["--variant", _name_or_file(plan.variant, TOR_CONFIGS)]
+    words += ["--variant", as_typed(plan.variant)]
     if plan.traffic_overridden:
         words += ["--traffic", plan.traffic]
     words += ["--duration", f"{plan.duration_s:g}", "--seed", str(plan.seed)]
@@ -188,7 +197,3 @@ def command(plan: Plan, machine: str = "virtual") -> str:
     if machine != "virtual":
         words += ["--machine", machine]
     return shlex.join(words)
-
-
-def _name_or_file(name: str, folder: Path) -> str:
-    return name if name in names_in(folder) else f"{name}.toml"

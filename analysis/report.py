@@ -1,45 +1,39 @@
-"""The report on many runs: one HTML file that needs no network, its figures and tables beside it.
+"""The report on many runs: one HTML file that needs no network, with figures and tables beside it.
 
-It says in which order things stand; what they are is said by tables, figures and provenance.
+This module orders the report; its content comes from `tables`, `figures` and `provenance`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from analysis import page, provenance, style
-from analysis.comparison import compare, comparison_tables
-from analysis.figures.differences import differences
-from analysis.figures.distributions import distributions
-from analysis.figures.network import networks
-from analysis.figures.over_time import over_time
-from analysis.figures.relays_use import relays_used
-from analysis.figures.sweeps import sweeps
-from analysis.page import slug
-from analysis.runs import Found, Group, find_runs
-from analysis.tables import TableMaker, left_out_table, run_tables
-from testbed.errors import InputError, TestbedError
+from analysis.comparison import compare_groups, comparison_tables
+from analysis.figures import Part, figure_files, plots
+from analysis.runs import Found, Groups, find_runs
+from analysis.table import TableMaker
+from analysis.tables import run_tables
+from testbed.basics.errors import InputError, TestbedError
 from testbed.results import Run, read_run
 from testbed.results.summary import SUMMARY
 from testbed.results.tables import SCHEMAS
 
-Runs = Mapping[Group, Sequence[Run]]
 Section = tuple[str, str]
-"""Heading, and content as HTML."""
+"""A heading, and the content as HTML."""
 
 
 def write_report(
     directory: Path, file: Path, *, mixed: bool = False, of_papers: Sequence[TableMaker] = ()
 ) -> Found:
-    """Write the report of the runs below a directory; figures and tables lie beside the file.
+    """Write the report on the runs below a directory, with figures and tables beside the file.
 
     Args:
-        mixed: as of `read_runs`.
-        of_papers: as of `run_tables`.
+        mixed: see `read_runs`.
+        of_papers: see `run_tables`.
 
     Returns:
-        The runs that it is of, and those that were left out.
+        The runs in the report, and those left out.
 
     Raises:
         InputError: the directory holds no run, or the file can't be written.
@@ -58,13 +52,13 @@ def write_report(
 
 
 def _readable(found: Found) -> Found:
-    """Without the runs whose plan or tables are not as this testbed writes them."""
+    """Leave out the runs whose plan or tables this testbed can't read."""
     left_out = [*found.left_out]
     parts = [replace(part, valid=_readable_groups(part.valid, left_out)) for part in found.parts]
     return replace(parts[0], left_out=left_out, apart=parts[1:])
 
 
-def _readable_groups(groups: Runs, left_out: list[str]) -> Runs:
+def _readable_groups(groups: Groups, left_out: list[str]) -> Groups:
     readable = {}
     for group, runs in groups.items():
         problems = {run.directory: _problem(run) for run in runs}
@@ -103,11 +97,11 @@ def _sections(
 
 
 def _figures(part: Found, looks: style.Looks, folder: page.Folder) -> Iterator[Section]:
-    """The sections with figures, of runs that are put together."""
+    """The sections with figures, of runs that may be averaged."""
     of = f" ({part.made_by})" if part.made_by else ""
-    if drawn := list(sweeps(part.valid)):
-        yield f"Throughput over a value{of}", "".join(map(folder.figure, drawn))
-    yield f"Distributions{of}", "".join(map(folder.figure, distributions(part.valid, looks)))
+    for file in figure_files(Part.SECTION):
+        if content := "".join(map(folder.figure, file.plots(part.valid, looks))):
+            yield f"{file.HEADING}{of}", content
     for scenario in dict.fromkeys(group.scenario for group in part.valid):
         yield f"{scenario}{of}", _scenario(_only(part.valid, scenario=scenario), looks, folder)
 
@@ -123,43 +117,28 @@ def _results(found: Found, of_papers: Sequence[TableMaker], folder: page.Folder)
     )
 
 
-def _scenario(groups: Runs, looks: style.Looks, folder: page.Folder) -> str:
-    """The network, then for each traffic model and duration the variants' differences and why."""
-    parts = [*map(folder.figure, networks(groups))]
+def _scenario(groups: Groups, looks: style.Looks, folder: page.Folder) -> str:
+    """The network, then for each traffic model and duration how and why the variants differ."""
+    parts = [*map(folder.figure, plots(Part.SCENARIO, groups, looks))]
     for traffic, duration_s in dict.fromkeys((one.traffic, one.duration_s) for one in groups):
         same = _only(groups, traffic=traffic, duration_s=duration_s)
         parts.append(page.subheading(f"{traffic}, {duration_s:g} s"))
-        parts += _comparison(same, looks, folder)
-        parts += map(folder.figure, over_time(same, looks))
-        parts += map(folder.figure, relays_used(same))
+        parts += map(folder.table, comparison_tables(*compare_groups(same)))
+        parts += map(folder.figure, plots(Part.TRAFFIC, same, looks))
     return "".join(parts)
-
-
-def _comparison(groups: Runs, looks: style.Looks, folder: page.Folder) -> list[str]:
-    """The variants of one scenario, traffic model and duration; the first against each other."""
-    first, *others = groups
-    if not others:
-        return []
-    title = f"{first.scenario}, {first.traffic}, {first.duration_s:g} s"
-    compared = compare(Found(groups, []), [group.variant for group in groups])
-    parts = list(map(folder.table, comparison_tables(title, compared)))
-    drawing = differences(title, f"differences-{slug(title)}", compared, looks)
-    if len(others) > 1 and drawing:
-        parts.append(folder.figure(drawing))
-    return parts
 
 
 def _left_out(found: Found, directory: Path, folder: page.Folder) -> str:
     if not found.left_out:
         return page.paragraph("Nothing.")
-    tables = [left_out_table(found)]
+    tables = [provenance.left_out_table(found)]
     if invalid := _invalid_runs(directory):
         tables.append(provenance.failed_checks_table(invalid))
     return "".join(map(folder.table, tables))
 
 
 def _invalid_runs(directory: Path) -> list[Run]:
-    """The runs that are whole but whose premise failed; those under way have a leading dot."""
+    """Whole runs whose premise failed; a leading dot marks runs under way, which are skipped."""
     runs = []
     for path in sorted(directory.rglob(SUMMARY)):
         with suppress(TestbedError):
@@ -183,8 +162,8 @@ def _variant(variant: provenance.VariantText) -> str:
     )
 
 
-def _only(groups: Runs, **attributes: object) -> Runs:
-    """The groups with these values."""
+def _only(groups: Groups, **attributes: object) -> Groups:
+    """The groups with these attributes."""
     return {
         group: runs
         for group, runs in groups.items()

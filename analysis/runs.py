@@ -1,6 +1,6 @@
-"""The runs below a directory: which count, in groups that may be averaged, and which don't and why.
+"""The runs below a directory: those that count, in groups that may be averaged, and those left out.
 
-Runs are read, never made; what they say is computed elsewhere.
+Runs are read here, never made; statistics over them are computed elsewhere.
 """
 
 import os
@@ -17,8 +17,8 @@ from analysis.order import (
     USUAL_TRAFFIC,
     VARIANT_ORDER,
 )
-from testbed.errors import InputError, TestbedError
-from testbed.plan_differences import differences
+from testbed.basics.errors import InputError, TestbedError
+from testbed.plan.differences import differences
 from testbed.results import Run, read_run
 
 _RUN_FILES = {"summary.json", "manifest.json", "error.txt"}
@@ -26,7 +26,7 @@ _RUN_FILES = {"summary.json", "manifest.json", "error.txt"}
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """What runs must share to be averaged, by its names: all but the seed."""
+    """The names that runs must share to be averaged: all but the seed."""
 
     variant: str
     scenario: str
@@ -40,69 +40,74 @@ class Group:
         return cls(summary.variant, summary.scenario, summary.traffic, summary.duration_s)
 
     @property
-    def place(self) -> tuple[object, ...]:
-        """Where the group stands in a table: by variant, then by scenario."""
+    def sort_key(self) -> tuple[object, ...]:
+        """The key that orders groups in tables: by variant first, by scenario last."""
         return (
-            _place(self.variant, VARIANT_ORDER),
-            _place(self.traffic, TRAFFIC_ORDER),
+            _rank(self.variant, VARIANT_ORDER),
+            _rank(self.traffic, TRAFFIC_ORDER),
             self.duration_s,
-            _place(self.scenario, SCENARIO_ORDER),
+            _rank(self.scenario, SCENARIO_ORDER),
         )
 
     @property
     def label(self) -> str:
-        """The scenario, and the traffic if it is another than the usual."""
+        """The scenario, with the traffic model unless it is the usual one."""
         return self.scenario if self.traffic == USUAL_TRAFFIC else f"{self.scenario}-{self.traffic}"
 
     @property
     def baseline(self) -> "Group":
-        """The group without loss that this one's change is against."""
+        """The group without loss that changes in this one are measured against."""
         scenario = f"{BASELINE}{IN_BUNDLES}" if self.in_bundles else BASELINE
         return Group(self.variant, scenario, self.traffic, self.duration_s)
 
     @property
     def in_bundles(self) -> bool:
-        """Whether it is one of the testbed's scenarios whose links carry TCP's bundles whole."""
+        """Whether it is one of the testbed's scenarios whose links carry bundles as a whole."""
         return self.scenario in SCENARIO_ORDER and self.scenario.endswith(IN_BUNDLES)
+
+
+Groups = Mapping[Group, Sequence[Run]]
+"""Runs by group."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Runs that were looked for, all made by the same Tor, kernel, machine and testbed.
+    """Runs that were found, all made by the same Tor, kernel, machine and testbed.
 
     Attributes:
-        valid: those that count, by group, sorted by seed; the groups in the order of tables.
-        left_out: a line for each that doesn't: which, and why.
-        made_by: what made these and not those that stand apart, in words; empty if none do.
-        apart: runs that something else made; nothing is computed of these and those together.
+        valid: the runs that count, by group and sorted by seed; groups are in the order of tables.
+        left_out: a line for each other run, with the reason.
+        made_by: what made these runs, as far as it differs from the runs in `apart`; empty if
+            there are none.
+        apart: runs made by something else; no statistics mix them with these.
     """
 
-    valid: Mapping[Group, Sequence[Run]]
+    valid: Groups
     left_out: Sequence[str]
     made_by: str = ""
     apart: Sequence["Found"] = ()
 
     @property
     def parts(self) -> tuple["Found", ...]:
-        """All that were found: these and those that stand apart."""
+        """All runs that were found: these, and those that stand apart."""
         return (self, *self.apart)
 
     @property
     def count(self) -> int:
-        """How many of these runs count."""
+        """The number of runs that count, without those that stand apart."""
         return sum(map(len, self.valid.values()))
 
 
 def find_runs(directory: Path, *, mixed: bool = False, whole: bool = True) -> Found:
-    """Read every run below a directory, in whatever folders they lie.
+    """Read every run below a directory, at any depth.
 
-    Directories with a leading dot are runs under way.
+    Directories with a leading dot are runs under way and are skipped.
 
     Args:
-        mixed, whole: as of `read_runs`.
+        mixed, whole: see `read_runs`.
 
     Raises:
-        InputError: there is no such directory, or no run below it.
+        InputError: the directory doesn't exist or holds no run.
     """
     if not directory.is_dir():
         raise InputError(f"{directory} is no directory: give one with run directories below it")
@@ -113,15 +118,15 @@ def find_runs(directory: Path, *, mixed: bool = False, whole: bool = True) -> Fo
 
 
 def read_runs(folders: Iterable[Path], *, mixed: bool = False, whole: bool = True) -> Found:
-    """Read runs and sort them.
+    """Read runs and group them.
 
-    Left out, with their reasons: failed, damaged and invalid runs, all but the first run of one
-    plan, which says nothing new, and runs whose plan differs from that of the group's first in more
-    than the seed, or whose Tor does.
+    These are left out, with the reason: failed, damaged and invalid runs; all but the first run of
+    a plan, as others say nothing new; and runs whose Tor, or whose plan in more than the seed,
+    differs from that of the group's first run.
 
     Args:
-        mixed: put runs together although another Tor, kernel, machine or testbed made them.
-        whole: leave out runs of which only summary and manifest are there.
+        mixed: group runs together even if different Tors, kernels, machines or testbeds made them.
+        whole: leave out runs that have only their summary and manifest.
     """
     valid: list[Run] = []
     left_out: list[str] = []
@@ -145,9 +150,9 @@ def read_runs(folders: Iterable[Path], *, mixed: bool = False, whole: bool = Tru
 
 
 def _made_alike(runs: Iterable[Run]) -> list[tuple[Mapping[str, str], list[Run]]]:
-    """The runs by what made them, the largest part first.
+    """Split runs by what made them, the largest part first.
 
-    A variant with a Tor of its own stands with the first part that is like it in all else.
+    A variant with a Tor of its own joins the first part that is like it in everything else.
     """
     parts: list[tuple[Mapping[str, str], list[Run]]] = []
     for run in sorted(runs, key=lambda run: -len(run.makers)):
@@ -161,7 +166,7 @@ def _made_alike(runs: Iterable[Run]) -> list[tuple[Mapping[str, str], list[Run]]
 
 
 def _words_for(parts: Sequence[Mapping[str, str]]) -> list[str]:
-    """What each part was made by, as far as that tells it from the others."""
+    """A description of what made each part, as far as it differs from the others."""
     names = dict.fromkeys(name for part in parts for name in part)
     telling = [name for name in names if len({part.get(name) for part in parts}) > 1]
     return [", ".join(f"{name} {part[name]}" for name in telling if name in part) for part in parts]
@@ -170,7 +175,7 @@ def _words_for(parts: Sequence[Mapping[str, str]]) -> list[str]:
 def _grouped(
     runs: Iterable[Run], left_out: list[str], *, mixed: bool
 ) -> dict[Group, Sequence[Run]]:
-    """The runs in groups, in the order of tables; those that don't fit in are left out."""
+    """Group runs in the order of tables; runs that don't fit their group are left out."""
     groups: dict[Group, list[Run]] = defaultdict(list)
     for run in runs:
         group = groups[Group.of(run)]
@@ -180,7 +185,7 @@ def _grouped(
             group.append(run)
     return {
         group: sorted(groups[group], key=lambda run: run.summary.seed)
-        for group in sorted(groups, key=lambda group: group.place)
+        for group in sorted(groups, key=lambda group: group.sort_key)
     }
 
 
@@ -192,7 +197,7 @@ def _reason_against(run: Run, group: Sequence[Run], *, mixed: bool) -> str | Non
         return None
     first = group[0]
     differing = differences(run.manifest["plan"], first.manifest["plan"], but_seed=True)
-    if not mixed and run.tor_key != first.tor_key:  # of a variant's own tree
+    if not mixed and run.tor_key != first.tor_key:  # the variant has a tree of its own
         differing = differing or f"Tor is of build {run.tor_key}, not {first.tor_key}"
     if differing:
         return f"not averaged with {first.directory}: {differing}: move one of them elsewhere"
@@ -200,7 +205,7 @@ def _reason_against(run: Run, group: Sequence[Run], *, mixed: bool) -> str | Non
 
 
 def _run_directories(directory: Path) -> Iterator[Path]:
-    """Directories that are runs or what is left of one, sorted; runs don't hold other runs."""
+    """The directories of runs, failed ones too, in order; runs don't hold other runs."""
     for folder, folders, files in os.walk(directory):
         if _RUN_FILES & set(files):
             folders.clear()
@@ -208,5 +213,5 @@ def _run_directories(directory: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
-def _place(name: str, order: Sequence[str]) -> tuple[int, str]:
+def _rank(name: str, order: Sequence[str]) -> tuple[int, str]:
     return (order.index(name) if name in order else len(order), name)

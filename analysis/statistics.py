@@ -1,6 +1,6 @@
-"""Statistics over runs: means, changes with their confidence intervals, how many runs would tell.
+"""Statistics over runs: means, changes with confidence intervals, and the number of runs needed.
 
-Plain numbers come in, one a run; no run is read here. The method is said in docs/statistics.md.
+The functions take plain numbers, one for each run. docs/statistics.md explains the method.
 """
 
 import math
@@ -10,28 +10,29 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-# Not scipy.stats, which takes half a second to import.
+# scipy.stats has it too, but takes half a second to import.
 from scipy.special import stdtrit as student_quantile
 
 CONFIDENCE = 0.95
 POWER = 0.8
-"""With which `runs_needed` would tell a change that is as large as it seems now."""
+"""The probability that `runs_needed` runs detect a change as large as it seems now."""
 
 NEARLY_EQUAL = 0.05
-"""A change that lies with confidence between this share less and this share more is none."""
+"""A change whose interval lies within this share of 0 counts as none."""
 
 MOST_RUNS = 1000
-"""More are not worth counting."""
+"""The largest number of runs that is worth naming."""
 
 MOST_LOGARITHM = 700.0
-"""Of a ratio; little more is no number any more. Two runs that differ much leave such intervals."""
+"""The largest logarithm of a ratio: its exponential nearly overflows a float. Two runs that differ
+much have such intervals."""
 
 
 @dataclass(frozen=True)
 class MeanOverRuns:
-    """The mean of runs' numbers, and the standard deviation of these.
+    """The mean and the standard deviation of runs' numbers.
 
-    `deviation` divides by n - 1 and is None of one run.
+    `deviation` divides by n - 1 and is None for a single run.
     """
 
     mean: float
@@ -39,7 +40,7 @@ class MeanOverRuns:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> "MeanOverRuns | None":
-        """That of runs, some of which may have no number; None if none has."""
+        """The mean over the runs that have a number; None if none has one."""
         known = [value for value in values if value is not None]
         if not known:
             return None
@@ -54,7 +55,7 @@ class Interval(NamedTuple):
 
 
 class Verdict(StrEnum):
-    """What the runs say of a change."""
+    """The verdict of runs on a change."""
 
     LESS = "less"
     MORE = "more"
@@ -64,15 +65,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """By how much one variant differs from another, as shares: -0.88 is 88 % less.
+    """The difference of one variant from another, as shares: -0.88 is 88 % less.
 
     Attributes:
         share: the ratio of the two (of geometric means over runs) less 1.
-        interval: where the share lies with the confidence that was asked for; None if there are too
-            few runs to say.
-        paired: whether each run was compared with the other variant's of the same seed.
-        runs_needed: of each variant, to tell a change and spread like these; None if more than
-            `MOST_RUNS`, or if there are too few runs to say.
+        interval: the share's confidence interval; None if there are too few runs for one.
+        paired: whether each run was compared with the other variant's run of the same seed.
+        runs_needed: the runs of each variant that would detect this change at this spread; None if
+            they are more than `MOST_RUNS`, or if there are too few runs to say.
     """
 
     share: float
@@ -82,7 +82,7 @@ class Change:
 
     @property
     def verdict(self) -> Verdict:
-        """What can be said with confidence."""
+        """The verdict that the interval allows."""
         if self.interval is None:
             return Verdict.NOT_ENOUGH_RUNS
         low, high = self.interval
@@ -98,7 +98,7 @@ class Change:
 def pair(
     before: Mapping[int, float], after: Mapping[int, float]
 ) -> tuple[Mapping[int, float], Mapping[int, float]] | None:
-    """Both restricted to the seeds that they share; None if those are less than two."""
+    """Both, restricted to the seeds that they share; None if they share fewer than two."""
     shared = sorted(before.keys() & after.keys())
     if len(shared) < 2:
         return None
@@ -106,11 +106,11 @@ def pair(
 
 
 def simultaneous_confidence(comparisons: int) -> float:
-    """With what confidence each of several intervals must hold for all to hold with `CONFIDENCE`.
+    """The confidence that each of several intervals needs for all to hold with `CONFIDENCE`.
 
-    Bonferroni's inequality: the chances that one of them is wrong add up to no more than 5 %
-    (O. J. Dunn, Multiple Comparisons Among Means; Journal of the American Statistical Association
-    56, 1961). It needs no independence: all are against the same first variant.
+    By Bonferroni's inequality, the chances that one of them is wrong add up to at most 5 % (O. J.
+    Dunn, Multiple Comparisons Among Means; Journal of the American Statistical Association 56,
+    1961). It doesn't need independence, which comparisons with the same first variant lack.
     """
     return 1 - (1 - CONFIDENCE) / max(1, comparisons)
 
@@ -118,15 +118,16 @@ def simultaneous_confidence(comparisons: int) -> float:
 def change(
     before: Mapping[int, float], after: Mapping[int, float], confidence: float = CONFIDENCE
 ) -> Change | None:
-    """How `after` differs from `before`; None if there is no ratio of the two to speak of.
+    """How `after` differs from `before`; None if the two have no ratio.
 
-    On the logarithms, so that bounds are ratios and no percentage of a mean that is uncertain
-    itself: Student's t interval for the mean of the pairs' differences where at least two seeds
-    pair, Welch's for the difference of means where they don't (B. L. Welch, Biometrika 34, 1947).
+    It is computed on logarithms, so the bounds are ratios, not percentages of a mean that is
+    uncertain itself. If at least two seeds pair, the interval is Student's t for the mean of the
+    pairs' differences; otherwise Welch's for the difference of means (B. L. Welch, Biometrika 34,
+    1947).
 
     Args:
-        before, after: a number a run, by the run's seed.
-        confidence: of the interval.
+        before, after: each run's number, by seed.
+        confidence: the interval's confidence.
     """
     pairs = pair(before, after)
     before, after = pairs or (before, after)
@@ -138,7 +139,7 @@ def change(
 
 
 def _paired(ratios: list[float], confidence: float) -> Change:
-    """The change by the logarithms of the pairs' ratios."""
+    """The change, from the logarithms of the pairs' ratios."""
     spread = statistics.stdev(ratios)
     return _change(
         statistics.fmean(ratios),
@@ -151,7 +152,7 @@ def _paired(ratios: list[float], confidence: float) -> Change:
 
 
 def _unpaired(before: list[float], after: list[float], confidence: float) -> Change:
-    """The change by two samples of logarithms; without an interval if one has a single run."""
+    """The change, from two samples of logarithms; no interval if one has a single run."""
     mean = statistics.fmean(after) - statistics.fmean(before)
     if min(len(before), len(after)) < 2:
         return Change(math.expm1(mean), None, paired=False, runs_needed=None)
@@ -168,7 +169,7 @@ def _unpaired(before: list[float], after: list[float], confidence: float) -> Cha
 
 
 def _welch_freedom(errors: list[float], counts: list[int]) -> float:
-    """Welch's degrees of freedom, by the squared standard errors of two means."""
+    """Welch's degrees of freedom, from the squared standard errors of two means."""
     if not sum(errors):
         return sum(counts) - 2
     parts = (error**2 / (count - 1) for error, count in zip(errors, counts, strict=True))
@@ -188,14 +189,15 @@ def _change(
 
 
 def runs_needed(mean: float, spread: float, confidence: float = CONFIDENCE) -> int | None:
-    """How many runs of each would tell a change from none, if it and its spread are as seen.
+    """The runs of each variant that would detect a change of this mean and spread.
 
-    The least n with (t(0.975) + t(0.8)) · spread / √n ≤ |mean|, t with n - 1 degrees of freedom
-    (the usual approximation of the t test's power, here 0.8). None if it is more than `MOST_RUNS`.
+    This is the least n with (t(0.975) + t(0.8)) · spread / √n ≤ |mean|, where t has n - 1 degrees
+    of freedom: the usual approximation of the t test's power, here 0.8. It is None above
+    `MOST_RUNS`.
 
     Args:
         mean, spread: mean and standard deviation of the logarithms of ratios.
-        confidence: with 0.95 it is t(0.975).
+        confidence: 0.95 gives t(0.975).
     """
     if not mean:
         return None
@@ -211,7 +213,7 @@ def runs_needed(mean: float, spread: float, confidence: float = CONFIDENCE) -> i
 
 
 def mean_interval(values: Collection[float]) -> Interval | None:
-    """Student's t interval for the mean; None of less than two values."""
+    """Student's t interval for the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     mean, deviation = statistics.fmean(values), statistics.stdev(values)
@@ -220,7 +222,7 @@ def mean_interval(values: Collection[float]) -> Interval | None:
 
 
 def _quantile(freedom: float, confidence: float) -> float:
-    """How many standard errors the two-sided interval reaches to each side."""
+    """The half-width of the two-sided interval, in standard errors."""
     return float(student_quantile(freedom, (1 + confidence) / 2))
 
 

@@ -1,6 +1,6 @@
-"""How every figure of the analysis looks: colours, line styles, size and axes. No data here.
+"""The look of all figures: colours, line styles, sizes and axes, independent of data.
 
-Lines differ in colour and in style, so that they can be told apart in black and white too.
+Lines differ in colour and in style, so they can be told apart in black and white too.
 """
 
 import math
@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 
-# Before pyplot would choose: figures go to files, also where there is no display.
+# Set before pyplot chooses one: figures go to files, even without a display.
 matplotlib.use("Agg")
 
 from matplotlib.axes import Axes
@@ -27,10 +27,10 @@ from matplotlib.typing import RcKeyType
 from analysis.order import FIRST_VARIANTS
 
 Look = dict[str, Any]
-"""Colour, style and width of a line, as matplotlib's keywords."""
+"""A line's colour, style and width, as matplotlib's keywords."""
 
 Looks = Mapping[str, Look]
-"""By variant."""
+"""Looks by variant."""
 
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#000000", "#56B4E9")
 """Okabe and Ito's palette for all kinds of colour vision (Color Universal Design, 2008)."""
@@ -38,7 +38,7 @@ COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#000000", "#5
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), "-.", (0, (7, 1, 1, 1, 1, 1)))
 
 BESIDE = "#999999"
-"""The colour of what runs beside a variant's clients under test."""
+"""The colour of everything that runs beside a variant's clients under test."""
 
 LINE_WIDTH_POINTS = 1.5
 THIN_LINE_WIDTH_POINTS = 0.6
@@ -50,13 +50,13 @@ LEFT_INCHES, _RIGHT_INCHES, _BOTTOM_INCHES = 0.9, 0.14, 0.45
 _TITLE_INCHES, _LEGEND_INCHES = 0.28, 0.26
 _GAP_INCHES = 0.2
 
-# At 8 points: a further line of a title and of the legend; of a name in the legend the line before
-# it with its gaps, and a letter.
+# Sizes at 8 points: a further line of a title and of the legend; in the legend, the line before a
+# name with its gaps, and a letter.
 _TITLE_LINE_INCHES, _LEGEND_LINE_INCHES = 0.13, 0.17
 _HANDLE_INCHES, _LETTER_INCHES = 0.65, 0.066
 
 _LOGARITHMIC_FROM = 4.0
-"""How many times the least value the greatest must be for a logarithmic axis of values."""
+"""The ratio of greatest to least value from which an axis is logarithmic."""
 
 _TAIL_SHARES = (0.0, 0.5, 0.9, 0.99, 0.999)
 
@@ -77,16 +77,19 @@ _SETTINGS: dict[RcKeyType, Any] = {
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.5,
     "savefig.dpi": DOTS_PER_INCH,
-    # The same runs give the same file: names within it are hashes, of this and of what they name.
+    # Makes the same runs give the same file: names within it are hashes that include this.
     "svg.hashsalt": "hydra-testbed",
 }
 matplotlib.rcParams.update(_SETTINGS)
 
 
 def looks(variants: Iterable[str]) -> Looks:
-    """The look of each variant's lines; give all variants of a report at once.
+    """The look of each variant's lines.
 
-    That of vanilla and pctls never changes; the others' follow in the order of their names.
+    Those of vanilla and pctls are always the same; the others follow in the order of their names.
+
+    Args:
+        variants: all variants of a report.
     """
     others = sorted(set(variants).difference(FIRST_VARIANTS))
     return {
@@ -108,15 +111,15 @@ def grid(
     names: Collection[str] = (),
     titles: Sequence[str] = (),
 ) -> tuple[Figure, GridSpec]:
-    """An empty figure as wide as a page, or wider if its columns need it, and where panels go.
+    """An empty figure with a grid for its panels, as wide as a page or as its columns need.
 
-    Margins are fixed: letting matplotlib find them takes longer than drawing.
+    Margins are fixed, as finding them takes matplotlib longer than plotting.
 
     Args:
-        panel_inches: the height of a panel.
-        row_gap_inches: between two rows; numbers take 0.3 of it, a label with them 0.45.
-        names: what `name_lines` will name; without, there is no room for it.
-        titles: of the panels, by `wrapped`.
+        panel_inches: a panel's height.
+        row_gap_inches: the gap between two rows: 0.3 holds numbers, 0.45 also a label.
+        names: the names that `name_lines` will show, which need room.
+        titles: the panels' titles, broken by `wrapped`.
     """
     sides = LEFT_INCHES + _RIGHT_INCHES - _GAP_INCHES
     width = max(_WIDTH_INCHES, sides + columns * (_LEAST_PANEL_INCHES + _GAP_INCHES))
@@ -142,7 +145,7 @@ def grid(
 
 
 def name_lines(figure: Figure, looks_by_name: Looks) -> None:
-    """Name each kind of line once, above the panels, in as many rows as it takes."""
+    """Name each kind of line once, above the panels, in as many rows as needed."""
     lines = [Line2D([], [], **look) for look in looks_by_name.values()]
     figure.legend(
         lines,
@@ -156,14 +159,14 @@ def name_lines(figure: Figure, looks_by_name: Looks) -> None:
 
 
 def _names_in_a_row(names: Collection[str], width_inches: float) -> int:
-    """All if they fit; otherwise as many as give rows of equal length."""
+    """How many names stand in a row: all if they fit, else as many as make rows equally long."""
     longest = max(map(len, names))
     most = max(1, int(width_inches / (_HANDLE_INCHES + _LETTER_INCHES * longest)))
     return math.ceil(len(names) / math.ceil(len(names) / most))
 
 
 def wrapped(title: str) -> str:
-    """A panel's title in lines that fit above the narrowest one; it may be broken at commas."""
+    """A panel's title in lines that fit above the narrowest panel, broken at blanks and commas."""
     return fill(title.replace(",", ", "), int(_LEAST_PANEL_INCHES / _LETTER_INCHES))
 
 
@@ -171,8 +174,8 @@ def scale_tail(panel: Axes, most_values: int) -> None:
     """Make the y axis of shares tail-logarithmic: 0, 0.9 and 0.99 are equally far apart.
 
     Args:
-        most_values: how many the longest distribution has; the axis ends where it says no more,
-            and at 0.999.
+        most_values: the number of values of the largest distribution; the axis ends at the last
+            power of ten that so many values can resolve, and at 0.999 at the latest.
     """
     panel.set_yscale("function", functions=(_tail_place, _tail_share))
     decades = min(math.ceil(math.log10(most_values + 1)), len(_TAIL_SHARES) - 2)
@@ -183,7 +186,7 @@ def scale_tail(panel: Axes, most_values: int) -> None:
 
 
 def _tail_place(share: NDArray[np.float64]) -> NDArray[np.float64]:
-    # A share of 1 is infinitely far away: just beyond any axis's end is far enough.
+    # A share of 1 is infinitely far away; just beyond every axis's end is far enough.
     return -np.log10(np.clip(1 - share, 1e-6, None))
 
 
@@ -199,7 +202,7 @@ def scale_time(panel: Axes, duration_s: float) -> None:
 
 
 def scale_from_zero(row: Iterable[Axes]) -> None:
-    """Let the y axis of panels that share it begin at 0; if there are only zeros, it ends at 1."""
+    """Begin the y axis that these panels share at 0; it ends at 1 if all values are 0."""
     panels = list(row)
     greatest = max(float(panel.dataLim.y1) for panel in panels)
     panels[0].set_ylim(0, 1.05 * greatest if 0 < greatest < math.inf else 1)
@@ -207,7 +210,7 @@ def scale_from_zero(row: Iterable[Axes]) -> None:
 
 
 def scale_values(panel: Axes, least: float, greatest: float) -> None:
-    """Make the x axis reach over these values: logarithmic if they differ by factors."""
+    """Make the x axis span these values; it is logarithmic if they differ by factors."""
     if 0 < _LOGARITHMIC_FROM * least <= greatest:
         _scale_logarithmically(panel, least, greatest)
     else:
@@ -215,11 +218,10 @@ def scale_values(panel: Axes, least: float, greatest: float) -> None:
 
 
 def scale_steps(panel: Axes, steps: Sequence[float], values: Sequence[float]) -> None:
-    """Both axes for values at a few steps: logarithmic where they differ by factors.
+    """Scale both axes for values at a few steps; an axis is logarithmic if they differ by factors.
 
     Args:
-        steps: along x, in ascending order; each has its number. A first one of 0 has its place
-            before the others.
+        steps: along x, in ascending order; each is numbered, and 0 stands before the others.
         values: along y.
     """
     positive = [step for step in steps if step > 0]
@@ -243,7 +245,7 @@ def scale_steps(panel: Axes, steps: Sequence[float], values: Sequence[float]) ->
 
 
 def _scale_logarithmically(panel: Axes, least: float, greatest: float) -> None:
-    """Plain numbers stand at 1, 2, 5, 10, 20 and so on; of many, at the powers of ten only."""
+    """Number a logarithmic axis at 1, 2, 5, 10, 20 …, or a long one at powers of ten only."""
     panel.set_xscale("log")
     panel.set_xlim(least / 1.1, greatest * 1.1)
     panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if greatest < 50 * least else (1,)))
@@ -262,25 +264,26 @@ class Panel:
     """A panel whose x axis may be broken.
 
     Attributes:
-        frame: for the title and the axes' labels; holds no line if the axis is broken.
-        parts: what lines are drawn into, all of them into each part; one or two.
+        frame: the axes for title and labels, without lines if the x axis is broken.
+        parts: the one or two axes for lines; each gets all lines.
     """
 
     frame: Axes
     parts: Sequence[Axes]
 
     def hide_y_numbers(self) -> None:
-        """Leave the y axis's numbers to another panel with the same axis."""
+        """Hide the y axis's numbers, which another panel with the same axis shows."""
         for axes in (self.frame, *self.parts):
             axes.tick_params(axis="y", labelleft=False)
 
 
 def panel(figure: Figure, place: SubplotSpec, values: Sequence[float], *, broken: bool) -> Panel:
-    """A panel for these x values, in ascending order.
+    """A panel for these x values.
 
     Args:
-        broken: whether its axis is a linear one that may be broken, see `intervals`; otherwise it
-            is whole, and logarithmic if that suits the values.
+        values: in ascending order.
+        broken: use a linear axis that may be broken (see `intervals`), not a whole one that is
+            logarithmic if the values differ by factors.
     """
     if not broken:
         whole = figure.add_subplot(place)
@@ -302,10 +305,10 @@ def panel(figure: Figure, place: SubplotSpec, values: Sequence[float], *, broken
 
 
 def intervals(values: Sequence[float]) -> list[tuple[float, float]]:
-    """What a linear axis of these values must show: one interval, or two with nothing between.
+    """The intervals that a linear axis of these values shows: one, or two with a gap between.
 
-    Two where scales differ: half of the axis would be empty in one place, and what lies beyond is
-    twice as large; but not for a few outliers (a tenth of the values) at either end.
+    There are two where scales differ: a gap would take half of the axis, and the values beyond it
+    are at least twice as large. A few outliers at either end (a tenth of the values) don't count.
 
     Args:
         values: in ascending order, at least one.
@@ -321,7 +324,7 @@ def intervals(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _frame_around(figure: Figure, place: SubplotSpec) -> Axes:
-    """Invisible axes over all parts, for labels; its numbers are there only to keep their room."""
+    """Invisible axes around all parts, for labels; its invisible numbers keep their room."""
     frame = figure.add_subplot(place, frameon=False)
     frame.tick_params(labelcolor="none", bottom=False, left=False)
     frame.grid(False)
@@ -329,7 +332,7 @@ def _frame_around(figure: Figure, place: SubplotSpec) -> Axes:
 
 
 def _mark_break(part: Axes, at: float) -> None:
-    """A slash across the x axis, at its end (1) or beginning (0)."""
+    """Plot a slash across the x axis, at its end (1) or beginning (0)."""
     part.plot(
         [at],
         [0],

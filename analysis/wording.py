@@ -1,18 +1,21 @@
-"""Figures and changes as a reader sees them. What they are is computed elsewhere."""
+"""The wording of numbers and changes for readers."""
 
 import math
+import re
+from typing import NamedTuple
 
-from analysis.metrics import Metric
-from analysis.statistics import MOST_RUNS, Change, Interval, MeanOverRuns, Verdict
+from analysis.metrics.metric import Metric
+from analysis.statistics import MOST_RUNS, NEARLY_EQUAL, Change, Interval, MeanOverRuns, Verdict
 
 NOTHING = "-"
 _MOST_PERCENT = 9999
 
 
 def mean_text(over_runs: MeanOverRuns | None, digits: int) -> str:
-    """Such as "0.37 ± 0.04"; without ± of a single run.
+    """Mean and deviation such as "0.37 ± 0.04"; a single run has no deviation.
 
-    With so many digits behind the point, or more where a small mean would have less than two.
+    Args:
+        digits: decimals; a small mean gets more, to have at least two significant digits.
     """
     if over_runs is None:
         return NOTHING
@@ -23,7 +26,7 @@ def mean_text(over_runs: MeanOverRuns | None, digits: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A change such as "-88 %", with a digit behind the point if it is a small one."""
+    """A change such as "-88 %"; small ones have a decimal."""
     if 100 * share > _MOST_PERCENT:
         return f"over +{_MOST_PERCENT} %"
     text = f"{100 * share:+.{0 if abs(share) >= 0.0995 else 1}f}"
@@ -36,30 +39,86 @@ def bounds(interval: Interval) -> str:
 
 
 def change_text(change: Change | None) -> str:
-    """Such as "-88 % (-89 % to -86 %)"; without the interval if there are too few runs for one."""
+    """A change such as "-88 % (-89 % to -86 %)"; with too few runs, without the interval."""
     if change is None:
         return NOTHING
     text = percent(change.share)
     return text if change.interval is None else f"{text} ({bounds(change.interval)})"
 
 
-def verdict_text(metric: Metric, variant: str, change: Change | None) -> str:
-    """What can be said of a variant's change in a metric, in words."""
+def sentence(metric: Metric, names: tuple[str, str], change: Change | None, level: float) -> str:
+    """The whole sentence on a change: the verdict, the difference, its interval and confidence.
+
+    `read_sentence` reads it back. Documents quote it as it stands (`tests/test_sentences.py`).
+
+    Args:
+        names: the one that is compared with, and the other one.
+        level: the interval's confidence.
+    """
+    first, other = names
     if change is None:
         return "nothing to compare"
+    difference = f"{metric.name} {percent(change.share)}"
     if change.interval is None:
-        return "not enough runs to tell: two of each are the least, three or more are better"
-    interval = bounds(change.interval)
-    match change.verdict:
-        case Verdict.LESS:
-            return f"{variant} is {metric.less}: {interval}"
-        case Verdict.MORE:
-            return f"{variant} is {metric.more}: {interval}"
-        case Verdict.NEARLY_EQUAL:
-            return f"nearly equal: {interval}"
-        case Verdict.NOT_ENOUGH_RUNS:
-            return f"not enough runs to tell: {interval}, {_needed(change.runs_needed)} would be"
+        too_few = "no interval: two runs of each are the least, three or more are better"
+        return f"{_UNDECIDED[0]}{first}{_UNDECIDED[1]}{other}: {difference} ({too_few})"
+    interval = f"({_confidence(level)} interval: {bounds(change.interval)})"
+    if change.verdict is Verdict.NOT_ENOUGH_RUNS:
+        enough = f"{_needed(change.runs_needed)} would tell"
+        return f"{_UNDECIDED[0]}{first}{_UNDECIDED[1]}{other}: {difference} {interval}; {enough}"
+    return f"{_claim(metric, first, other, change.verdict)}: {difference} {interval}"
+
+
+_UNDECIDED = ("undecided between ", " and ")
+_WITHIN = f" within {100 * NEARLY_EQUAL:g} %"
+
+
+def _claim(metric: Metric, first: str, other: str, verdict: Verdict) -> str:
+    if verdict is Verdict.NEARLY_EQUAL:
+        return f"{other} is the same as {first}{_WITHIN}"
+    if metric.better == "neither":
+        return f"{other} has {verdict} than {first}"
+    return f"{other} is {'better' if metric.better == verdict.value else 'worse'} than {first}"
+
+
+class Quoted(NamedTuple):
+    """What a sentence says; see `sentence`.
+
+    Attributes:
+        claim: "better", "worse", "more", "less", "the same" or "undecided".
+        metric: its name.
+        share, interval: as in `Change`, as far as the sentence's digits go.
+    """
+
+    claim: str
+    metric: str
+    share: float
+    interval: Interval
+
+
+_QUOTED = re.compile(
+    r"(?:(?P<undecided>undecided) between .+? and .+?"
+    rf"|.+? is (?P<same>the same) as .+?{_WITHIN}"
+    r"|.+? (?:is|has) (?P<claim>better|worse|more|less) than .+?)"
+    r": (?P<metric>.+) (?P<share>[^ ]+) % "
+    r"\([\d.]+ % interval: (?P<low>[^ ]+) % to (?:over )?(?P<high>[^ ]+) %\)"
+)
+
+
+def read_sentence(text: str) -> Quoted | None:
+    """What a sentence of `sentence` says; None if it is none, or has no interval."""
+    if not (found := _QUOTED.match(text)):
+        return None
+    low, high, share = (float(found[part]) / 100 for part in ("low", "high", "share"))
+    claim = found["undecided"] or found["same"] or found["claim"]
+    return Quoted(claim, found["metric"], share, Interval(low, high))
+
+
+def _confidence(level: float) -> str:
+    """A confidence with as many digits as tell it from 100 %: "95 %", "99.67 %"."""
+    digits = max(0, 1 - math.floor(math.log10(100 * (1 - level))))
+    return f"{100 * level:.{digits}f}".rstrip("0").rstrip(".") + " %"
 
 
 def _needed(runs: int | None) -> str:
-    return f"more than {MOST_RUNS}" if runs is None else f"about {runs} runs"
+    return f"more than {MOST_RUNS} runs of each" if runs is None else f"about {runs} runs of each"

@@ -1,9 +1,16 @@
-"""Papers that runs are held against, a package each. Nothing but the commands knows of them.
+"""Papers that runs are compared with, a package for each. Only `commands` and `salsa` know them.
 
-A report shows of a paper what there are runs for: without its scenarios, nothing.
+A report shows the tables of a paper for whose scenarios there are runs.
 """
 
-from papers.hydra import tables as hydra
+from collections.abc import Sequence
 
-TABLES = hydra.TABLES
-"""What makes a table of runs, of every paper."""
+from analysis.plugins import modules_in
+from analysis.table import TableMaker
+
+_PAPERS = ("papers.hydra",)
+
+TABLES: Sequence[TableMaker] = tuple(
+    module.table for paper in _PAPERS for module in modules_in(f"{paper}.tables")
+)
+"""The makers of every paper's tables."""

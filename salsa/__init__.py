@@ -1,6 +1,6 @@
-"""The shared links of the live network, simulated by its consensuses. Starts no machine.
+"""Shared links of the live network, simulated from its consensuses without a machine.
 
-After SALSA of "Examining the Hydra" (Pahl, Kaiser, Adamsky, Engel; PoPETs 2023(3)), section 3.1.4
-and Algorithm 1. `options` and `command` are what a user types, `cases` what is simulated,
-`positions`, `drawing` and `links` how, `expected` the same in closed form, `simulation` all of it.
+It follows SALSA in "Examining the Hydra" (Pahl, Kaiser, Adamsky, Engel; PoPETs 2023(3)), section
+3.1.4 and Algorithm 1. `cases` says what can be simulated; `simulation` does it, by way of
+`positions`, `drawing` and `links`, or of the closed form in `expected`.
 """

@@ -1,4 +1,4 @@
-"""Drawing circuits: which relays each of them has, by the probabilities and a seed."""
+"""Circuits drawn by a seed: the relays of each, by their probabilities."""
 
 import hashlib
 from typing import NamedTuple
@@ -7,47 +7,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from salsa.positions import Positions
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
 from testbed.network.positions import Floats
 
 Relays = NDArray[np.int32]
-"""Numbers of relays, one entry a circuit."""
+"""Numbers of relays, an entry for each circuit."""
 
 _MOST_ATTEMPTS = 1000
+_TOO_FEW = "too few relays to keep those of a circuit apart: leave the --rule out"
 
 
 class DrawnCircuits(NamedTuple):
-    """The relays of circuits; the last is an exit, or a middle in internal circuits."""
+    """The relays of circuits; the last one is an exit, or a middle in internal circuits."""
 
     guards: Relays
     middles: Relays
     lasts: Relays
 
 
-def draw(positions: Positions, circuits: int, *, per_client: int, seed: int) -> DrawnCircuits:
-    """Circuits with independent relays, as in Algorithm 1; or kept apart as Tor does.
+def draw(
+    positions: Positions, circuits: int, *, per_client: int, seed: int, guards: int = 1
+) -> DrawnCircuits:
+    """Draw circuits with independent relays, as in Algorithm 1, or keep relays apart as in Tor.
 
-    Each place has random numbers of its own, so that a seed gives the same guards whatever exits
-    there are.
+    Each position has its own random numbers, so a seed gives the same guards whatever the exits.
 
     Args:
-        per_client: so many circuits one after the other have the same guard; if it is no divisor
-            of their number, the last client has fewer.
+        per_client: this many consecutive circuits are a client's; the last one may have fewer.
+        guards: each circuit of a client has one of its first so many guards.
 
     Raises:
-        InputError: relays can't be kept apart, as there are too few.
+        InputError: there are too few relays to keep them apart.
     """
     clients = -(-circuits // per_client)
-    # Circuits are in no order, so that their guards may be; but any client may be the last.
+    # The other positions are shuffled, so the guards may stay sorted; but if the last client has
+    # fewer circuits, its guard must not always be the last relay.
     in_order = clients * per_client == circuits
     of_clients = _relays(positions.guard, clients, f"guard {seed}", in_order=in_order)
-    guards = np.repeat(of_clients, per_client)[:circuits]
+    of_circuits = np.arange(circuits) // per_client
     drawn = DrawnCircuits(
-        guards,
+        of_clients[of_circuits],
         _relays(positions.middle, circuits, f"middle {seed}"),
         _relays(positions.last, circuits, f"last {seed}"),
     )
-    return _kept_apart(drawn, positions, seed) if positions.kept_apart else drawn
+    if guards > 1 or positions.kept_apart:
+        chosen = _chosen_guards(drawn, of_clients, of_circuits, guards, positions, seed)
+        drawn = drawn._replace(guards=chosen)
+    return _middles_kept_apart(drawn, positions, seed) if positions.kept_apart else drawn
 
 
 def _generator(purpose: str) -> np.random.Generator:
@@ -56,7 +62,7 @@ def _generator(purpose: str) -> np.random.Generator:
 
 
 def _relays(probabilities: Floats, count: int, purpose: str, *, in_order: bool = False) -> Relays:
-    """Independent draws, as the number of each relay's and their order: four times as fast."""
+    """Draw relays independently, as a count for each and a shuffle, which is four times as fast."""
     generator = _generator(purpose)
     numbers = np.arange(len(probabilities), dtype=np.int32)
     relays = np.repeat(numbers, generator.multinomial(count, probabilities))
@@ -65,39 +71,77 @@ def _relays(probabilities: Floats, count: int, purpose: str, *, in_order: bool =
     return relays
 
 
-def _kept_apart(drawn: DrawnCircuits, positions: Positions, seed: int) -> DrawnCircuits:
-    """The circuits with relays drawn again until none conflicts with another of its circuit.
-
-    In Tor's order: the last relay stays, the guard is another one if it conflicts with it, then
-    the middle (path-spec, "Choosing a path").
-    """
-    guards = _redrawn(
-        drawn.guards, positions.guard, [drawn.lasts], positions, f"guard again {seed}"
-    )
-    middles = _redrawn(
-        drawn.middles,
-        positions.middle,
-        [drawn.lasts, guards],
-        positions,
-        f"middle again {seed}",
-    )
-    return DrawnCircuits(guards, middles, drawn.lasts)
-
-
-def _redrawn(
-    relays: Relays, probabilities: Floats, others: list[Relays], positions: Positions, purpose: str
+def _chosen_guards(
+    drawn: DrawnCircuits,
+    first: Relays,
+    clients: NDArray[np.int64],
+    guards: int,
+    positions: Positions,
+    seed: int,
 ) -> Relays:
-    generator = _generator(purpose)
-    relays = relays.copy()
-    places = np.arange(len(relays))
-    for _ in range(_MOST_ATTEMPTS):
-        conflicting = np.zeros(len(places), dtype=np.bool_)
-        for numbers in positions.kept_apart:
-            own = numbers[relays[places]]
-            for other in others:
-                conflicting |= (own == numbers[other[places]]) & (own >= 0)
-        places = places[conflicting]
+    """A guard of its client's list for each circuit: one of the first that don't conflict with it.
+
+    A client has a list of guards, in which no relay is twice. A circuit's last relay is chosen
+    first; guards that conflict with that are passed over, and of the next `guards` in the list one
+    is chosen, each equally often (guard-spec, "Picking guards for circuits";
+    `select_primary_guard_for_circuit()` in Tor's entrynodes.c). So circuits of a client that
+    can't have its first guard have the same other one.
+    """
+    lists = first[:, None]
+    chosen = drawn.guards.copy()
+    to_pass = _generator(f"which guard {seed}").integers(guards, size=len(chosen))
+    places = np.arange(len(chosen))
+    while True:
+        column = lists.shape[1] - 1
+        chosen[places] = lists[clients[places], column]
+        conflicting = _conflicting(chosen, [drawn.lasts], places, positions)
+        settled = ~conflicting & (to_pass[places] == 0)
+        to_pass[places[~conflicting]] -= 1
+        places = places[~settled]
         if not len(places):
-            return relays
-        relays[places] = generator.choice(len(probabilities), len(places), p=probabilities)
-    raise InputError("too few relays to keep those of a circuit apart: leave the --rule out")
+            return chosen
+        wanting = np.unique(clients[places])
+        lists = _longer(lists, wanting, positions.guard, f"guard {column + 2} {seed}")
+
+
+def _longer(lists: Relays, wanting: NDArray[np.int64], chances: Floats, purpose: str) -> Relays:
+    """The lists with one more guard for some clients, of those that they don't have yet."""
+    generator = _generator(purpose)
+    longer = np.concatenate([lists, np.full((len(lists), 1), -1, dtype=lists.dtype)], axis=1)
+    for _ in range(_MOST_ATTEMPTS):
+        longer[wanting, -1] = generator.choice(len(chances), len(wanting), p=chances)
+        again = (longer[wanting, :-1] == longer[wanting, -1:]).any(axis=1)
+        wanting = wanting[again]
+        if not len(wanting):
+            return longer
+    raise InputError(_TOO_FEW)
+
+
+def _middles_kept_apart(drawn: DrawnCircuits, positions: Positions, seed: int) -> DrawnCircuits:
+    """Draw middles again until none conflicts with another relay of its circuit.
+
+    The order is Tor's: the last relay stays, then comes the guard, then the middle (path-spec,
+    "Choosing a path").
+    """
+    generator = _generator(f"middle again {seed}")
+    middles = drawn.middles.copy()
+    places = np.arange(len(middles))
+    for _ in range(_MOST_ATTEMPTS):
+        others = [drawn.lasts, drawn.guards]
+        places = places[_conflicting(middles, others, places, positions)]
+        if not len(places):
+            return drawn._replace(middles=middles)
+        middles[places] = generator.choice(len(positions.middle), len(places), p=positions.middle)
+    raise InputError(_TOO_FEW)
+
+
+def _conflicting(
+    relays: Relays, others: list[Relays], places: NDArray[np.int64], positions: Positions
+) -> NDArray[np.bool_]:
+    """Whether the relay of each of these circuits may not be with another one of its circuit."""
+    conflicting = np.zeros(len(places), dtype=np.bool_)
+    for numbers in positions.kept_apart:
+        own = numbers[relays[places]]
+        for other in others:
+            conflicting |= (own == numbers[other[places]]) & (own >= 0)
+    return conflicting

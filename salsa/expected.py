@@ -1,31 +1,33 @@
-"""The expected numbers of links in closed form: what drawing circuits gives on average.
+"""The expected numbers of links in closed form: the mean over all draws of circuits.
 
 A link's parts come from independent clients. Given a client's guard, its circuits are independent
-too; each adds no part to the link, one (with probability s), or two (t). With K circuits a client
+too; each adds no part to the link, one (with probability s), or two (t). With K circuits a client,
+the probabilities are
 
-    u = sum over guards of P(guard) (1 - (1 - s - t)^K)             a client has a part of the link
-    v = sum over guards of P(guard) K s (1 - s - t)^(K - 1)         it has exactly one
+    u = sum over guards of P(guard) (1 - (1 - s - t)^K)             that a client has a part
+    v = sum over guards of P(guard) K s (1 - s - t)^(K - 1)         that it has exactly one
 
-and C clients leave the link without a part with (1 - u)^C, with exactly one with C v (1 - u)^(C-1).
-The expected links are the sum over pairs of relays of 1 - (1 - u)^C, and the shared ones of that
-less C v (1 - u)^(C-1). For K = 1 and t = 0 this is the sum of 1 - (1-p)^N - N p (1-p)^(N-1).
+so with C clients the link has no part with probability (1 - u)^C, and exactly one with
+C v (1 - u)^(C-1). The expected number of links is the sum over pairs of relays of 1 - (1 - u)^C,
+and that of shared links the sum of this less C v (1 - u)^(C-1). For K = 1 and t = 0 the latter is
+the sum of 1 - (1-p)^N - N p (1-p)^(N-1).
 
 For a directed link from a to b, a ≠ b, with g, m and l the probabilities as guard, middle and last:
 
     guard a: s = m_b + m_a l_b;  any other guard: s = m_a l_b;  t = 0
 
-as a relay is the middle or it isn't. For an undirected one a circuit a-b-a has two parts of it:
+as a relay either is the middle or not. For an undirected link a circuit a-b-a has two parts:
 
     guard a: s = m_b (1 - l_a) + m_a l_b, t = m_b l_a;  guard b: likewise
     any other guard: s = m_a l_b + m_b l_a, t = 0
 
-and for a relay's link to itself, with either direction:
+and for a relay's link to itself, directed or not:
 
     guard a: s = m_a (1 - l_a), t = m_a l_a;  any other guard: s = m_a l_a, t = 0
 
-Relays that are alike in g, m and l are treated once: weights in a consensus have three digits, so
-that 41 million pairs become some two million. Relays are independent here: rules that keep those of
-a circuit apart have no such form.
+Relays with equal g, m and l are computed once: weights in a consensus have three digits, so 41
+million pairs become some two million. Relays are independent here; rules that keep those of a
+circuit apart have no such form.
 """
 
 from collections.abc import Sequence
@@ -36,27 +38,27 @@ import numpy as np
 
 from salsa.links import MOST_PARTS
 from salsa.positions import Positions
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
 from testbed.network.positions import Floats
 
 _NEVER_CERTAIN = 1 - 1e-16
-"""What a probability of 1 is taken for, whose complement has no logarithm."""
+"""Replaces a probability of 1, as the complement of that has no logarithm."""
 
 _NEGLIGIBLE_LINKS = 1e-6
-"""Where the distribution ends: fewer links than that are expected to have so many parts."""
+"""The expected number of links with so many parts at which the distribution ends."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedLinks:
-    """Expected numbers, as `salsa.links.Links` counts them.
+    """The expected values of `salsa.links.LinkCounts`.
 
     Attributes:
-        links, guard_middle, middle_exit: numbers of links and, of these, of shared ones.
-        by_parts: how many links have 0 (always 0), 1, 2, … parts, up to `MOST_PARTS`; None with
+        links, guard_middle, middle_exit: the numbers of links and, of these, of shared ones.
+        by_parts: the numbers of links with 0 (none), 1, 2, … parts, up to `MOST_PARTS`; None with
             several circuits a client.
-        circuits_with_one, circuits_with_two: how many circuits have so many parts on shared links;
-            None with several circuits a client. A circuit's two parts are taken as independent,
-            given its middle: that is wrong by a share of about N times a path's probability.
+        circuits_with_one, circuits_with_two: the numbers of circuits with so many parts on shared
+            links; None with several circuits a client. Given its middle, a circuit's two parts are
+            taken as independent, which is wrong by a share of about N times a path's probability.
     """
 
     links: tuple[float, float]
@@ -68,17 +70,21 @@ class ExpectedLinks:
 
 
 def expected(
-    positions: Positions, circuits: int, *, per_client: int, undirected: bool
+    positions: Positions, circuits: int, *, per_client: int, undirected: bool, guards: int = 1
 ) -> ExpectedLinks:
-    """What `draw` and `count_links` give on average.
+    """Compute the mean of what `count_links` counts over all draws.
 
     Raises:
-        InputError: the case keeps relays of a circuit apart.
+        InputError: the case keeps relays of a circuit apart, or a client has several guards.
     """
+    if guards > 1:
+        raise InputError(
+            f"--expected is for one guard of a client: leave --guards {guards} out, or --expected"
+        )
     if positions.kept_apart:
         raise InputError(
             "--expected is for independent relays: leave the rules out that keep relays of a"
-            " circuit apart (no-relay-twice, no-same-16, no-same-family), or draw"
+            " circuit apart (no-relay-twice, no-same-16, no-same-family), or leave --expected out"
         )
     groups = _groups(positions)
     pairs = _pairs(groups, undirected=undirected)
@@ -101,10 +107,10 @@ def expected(
 
 
 class _Groups(NamedTuple):
-    """Relays that are alike in all three probabilities; arrays with one entry a group.
+    """Groups of relays with the same three probabilities; arrays have an entry for each group.
 
     Attributes:
-        size: how many relays there are in it.
+        size: the number of relays in each.
     """
 
     size: Floats
@@ -114,11 +120,11 @@ class _Groups(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What a circuit adds to links, given that its guard is of one kind.
+    """The parts that a circuit adds to links, given that its guard is of one kind.
 
     Attributes:
-        probability: of such a guard.
-        one, two: the probabilities of adding one part (s) and two (t).
+        probability: the probability of such a guard.
+        one, two: the probabilities that the circuit adds one part (s) and two (t).
     """
 
     probability: Floats
@@ -130,8 +136,8 @@ class _Pairs(NamedTuple):
     """Links between relays of any two groups (a matrix), or of relays with themselves (an array).
 
     Attributes:
-        number: how many links these are.
-        kinds: by the circuit's guard; their probabilities sum up to 1.
+        number: the number of such links.
+        kinds: the kinds of a circuit's guard; their probabilities add up to 1.
     """
 
     number: Floats
@@ -150,7 +156,7 @@ def _pairs(
     """The links between different relays, and those of relays with themselves.
 
     Args:
-        first, second: whether circuits' first parts count, and their second ones.
+        first, second: whether the first and the second parts of circuits count.
     """
     size, g_b, m_b, l_b = groups
     g_a, m_a, l_a = g_b[:, None], m_b[:, None], l_b[:, None]
@@ -182,7 +188,7 @@ def _links(pairs: Sequence[_Pairs], circuits: int, per_client: int) -> tuple[flo
     clients, circuits_of_last = divmod(circuits, per_client)
     links = shared = 0.0
     for number, kinds in pairs:
-        if per_client == 1:  # a circuit's guard doesn't matter to any other then
+        if per_client == 1:  # then no two circuits depend on each other by their guard
             kinds = [_Kind(np.ones(1), *_whatever_guard(kinds))]
         none, one = _none_and_one(kinds, clients, per_client)
         if circuits_of_last:
@@ -217,9 +223,9 @@ def _whatever_guard(kinds: Sequence[_Kind]) -> tuple[Floats, Floats]:
 
 
 def _by_parts(pairs: Sequence[_Pairs], circuits: int) -> Floats:
-    """The expected numbers of links by their parts, with one circuit a client.
+    """The expected numbers of links by their number of parts, with one circuit a client.
 
-    The probabilities are the coefficients of (1 - s - t + s x + t x²)^N, each of them by the two
+    The probabilities are the coefficients of (1 - s - t + s x + t x²)^N, each computed from the two
     before it (Knuth, The Art of Computer Programming 2, section 4.7, on powers of a series).
     """
     found = np.zeros(MOST_PARTS + 1)
@@ -242,15 +248,15 @@ def _circuits_by_shared(
 ) -> tuple[float, float]:
     """The expected numbers of circuits with one and with two parts on a shared link.
 
-    For each middle b: a circuit's first part is on no shared link if no other circuit has a part of
-    that link and its own second part isn't of it, which it is in circuits b-b-b, and a-b-a where
-    links are undirected. Likewise its second part, and both.
+    For each middle b, a circuit's first part is on no shared link if no other circuit has a part of
+    that link, and if its own second part is on another link, as it is but in circuits b-b-b and,
+    where links are undirected, a-b-a. The same holds for its second part and for both.
     """
     size, guard, middle, last = groups
     alone, alone_itself = (_no_part(kinds, circuits - 1) for _, kinds in pairs)
 
     def sum_over(weights: Floats, probabilities: Floats) -> Floats:
-        """For each middle, over all relays at a link's other end; one is the middle itself."""
+        """The sum for each middle over all other relays at the link's other end."""
         others = probabilities @ (size * weights)
         return np.asarray(others - weights * np.diagonal(probabilities))
 

@@ -1,6 +1,6 @@
-"""The paper's figures 4 to 8 again, and the years since: what each shows, and how it is drawn.
+"""The paper's figures 4 to 8 again, and the years since.
 
-Each function computes its results and returns them drawn; `salsa.report` puts them on a page.
+Each function computes its results and returns their plot; `salsa.report` puts these on a page.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import style
-from analysis.figures.drawing import Drawing
+from analysis.plot import Plot
 from papers.hydra import shared_links as published
 from salsa.cases import MIXTURE, PAPER_CIRCUITS, Case
-from salsa.simulation import Job, Result, carry_out
+from salsa.simulation import Job, Result, simulate_all
 from testbed.network.consensus import Consensus
 
 KINDS = tuple(
@@ -22,12 +22,12 @@ KINDS = tuple(
     for share in (0.0, 1.0)
     for undirected in (False, True)
 )
-"""External and internal circuits, directed and undirected links: the lines of figures 4 and 8."""
+"""The lines of figures 4 and 8: external and internal circuits, directed and undirected links."""
 
 SCALES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PER_CLIENT = (1, 16, 32, 64)
 FORECAST = tuple(range(20_000, 400_001, 20_000))
-"""Circuits of figure 8: twenty sizes."""
+"""The twenty numbers of circuits in figure 8."""
 
 CLASSES = ("web", MIXTURE, "bittorrent", "bittorrent-extended", "file-sharing", "various")
 
@@ -37,7 +37,7 @@ _PUBLISHED_SALSA: style.Look = {**_PUBLISHED, "marker": "+", "markersize": 7}
 
 
 def name_of(case: Case) -> str:
-    """A line's name: "external, directed"."""
+    """The name of a line, such as "external, directed"."""
     return f"{case.kind}, {case.direction}"
 
 
@@ -51,7 +51,7 @@ LOOKS: style.Looks = {
 }
 
 
-def scale_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
+def scale_figure(consensuses: Sequence[Consensus], seeds: int) -> Plot:
     """Figure 4: shared links by the scale of the network."""
     found = _means(consensuses, [replace(k, scale=s) for s in SCALES for k in KINDS], seeds)
     figure, panel = _panel("share of the network, %", "shared links, %")
@@ -70,7 +70,7 @@ def scale_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
     panel.set_ylim(0)
     looks = {**LOOKS, "Shadow (paper)": _PUBLISHED, "SALSA (paper)": _PUBLISHED_SALSA}
     _name_in(panel, looks)
-    return Drawing(
+    return Plot(
         name="shared-links-by-scale",
         title="Shared links by the scale of the network",
         caption=f"As figure 4 of the paper. {_of(consensuses)} Relays are sampled as tornettools"
@@ -80,7 +80,7 @@ def scale_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
     )
 
 
-def class_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
+def class_figure(consensuses: Sequence[Consensus], seeds: int) -> Plot:
     """Figure 5: shared links by the class of traffic that all circuits carry."""
     figure, panel = _panel("", "shared links, %")
     places = np.arange(len(CLASSES))
@@ -99,7 +99,7 @@ def class_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
     panel.set_xticks(places, labels=[name.replace("-", "\n", 1) for name in CLASSES])
     panel.grid(visible=False, axis="x")
     panel.legend(frameon=False, loc="upper left")
-    return Drawing(
+    return Plot(
         name="shared-links-by-exit-class",
         title="Shared links by the class of traffic",
         caption=f"As figure 5 of the paper. {_of(consensuses)} Exits are those that accept every"
@@ -108,7 +108,7 @@ def class_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
     )
 
 
-def client_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
+def client_figure(consensuses: Sequence[Consensus], seeds: int) -> Plot:
     """Figure 6: shared links by the circuits of a client, for each scale."""
     scales = [scale for scale in SCALES if scale >= 0.1]
     cases = [Case(per_client=count, scale=scale) for count in PER_CLIENT for scale in scales]
@@ -124,7 +124,7 @@ def client_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
     panel.plot([100] * 2, list(published.BY_PER_CLIENT.values()), **_PUBLISHED)
     panel.set_ylim(0)
     _name_in(panel, {**looks, "1 and 64 (paper)": _PUBLISHED})
-    return Drawing(
+    return Plot(
         name="shared-links-by-circuits-per-client",
         title="Shared links by the circuits of a client",
         caption=f"As figure 6 of the paper. {_of(consensuses)} External circuits, directed links."
@@ -134,9 +134,9 @@ def client_figure(consensuses: Sequence[Consensus], seeds: int) -> Drawing:
     )
 
 
-def parts_figure(consensuses: Sequence[Consensus]) -> Drawing:
+def parts_figure(consensuses: Sequence[Consensus]) -> Plot:
     """Figure 7: how many circuits the links carry."""
-    results = carry_out([(consensus, Case()) for consensus in consensuses], 1)
+    results = simulate_all([(consensus, Case()) for consensus in consensuses], 1)
     shares = np.array([_shares_by_parts(result) for result in results])
     places = np.arange(1, shares.shape[1] + 1)
     spread = shares.std(axis=0, ddof=1) if len(results) > 1 else None
@@ -152,7 +152,7 @@ def parts_figure(consensuses: Sequence[Consensus]) -> Drawing:
     panel.set_yscale("log")
     panel.set_xticks(places)
     panel.legend(frameon=False)
-    return Drawing(
+    return Plot(
         name="links-by-circuits",
         title="How many circuits the links carry",
         caption=f"As figure 7 of the paper. {_of(consensuses)} {PAPER_CIRCUITS} external circuits,"
@@ -162,7 +162,7 @@ def parts_figure(consensuses: Sequence[Consensus]) -> Drawing:
     )
 
 
-def forecast_figure(consensuses: Sequence[Consensus]) -> Drawing:
+def forecast_figure(consensuses: Sequence[Consensus]) -> Plot:
     """Figure 8: shared links by the number of circuits."""
     found = _means(consensuses, [replace(k, circuits=n) for n in FORECAST for k in KINDS], 1)
     figure, panel = _panel("circuits active in a second, thousands", "shared links, %")
@@ -177,7 +177,7 @@ def forecast_figure(consensuses: Sequence[Consensus]) -> Drawing:
     panel.set_ylim(0)
     panel.set_xlim(0)
     _name_in(panel, {**LOOKS, "least and greatest (paper)": _PUBLISHED})
-    return Drawing(
+    return Plot(
         name="shared-links-by-circuits",
         title="Shared links by the number of circuits",
         caption=f"As figure 8 of the paper. {_of(consensuses)} One simulation of each consensus."
@@ -187,11 +187,11 @@ def forecast_figure(consensuses: Sequence[Consensus]) -> Drawing:
     )
 
 
-def years_figure(results: Sequence[Result]) -> Drawing:
-    """What became of shared links since: a point for each consensus and kind.
+def years_figure(results: Sequence[Result]) -> Plot:
+    """Shared links over the years: a point for each consensus and kind.
 
     Args:
-        results: of the four `KINDS` in each consensus, with the same number of circuits.
+        results: those of the four `KINDS` in each consensus, with the same number of circuits.
     """
     figure, panel = _panel("", "shared links, %")
     for kind in KINDS:
@@ -213,11 +213,11 @@ def years_figure(results: Sequence[Result]) -> Drawing:
         )
     panel.set_ylim(0)
     _name_in(panel, LOOKS)
-    return Drawing(
+    return Plot(
         name="shared-links-by-year",
         title="Shared links from consensus to consensus",
-        caption=f"{PAPER_CIRCUITS} circuits in each consensus, as in November 2021: what changes is"
-        " the network alone. Bars are 95 % intervals over simulations.",
+        caption=f"{PAPER_CIRCUITS} circuits in each consensus, as in November 2021, so only the"
+        " network changes. Bars are 95 % intervals over simulations.",
         figure=figure,
     )
 
@@ -225,10 +225,10 @@ def years_figure(results: Sequence[Result]) -> Drawing:
 def _means(
     consensuses: Sequence[Consensus], cases: Iterable[Case], seeds: int
 ) -> Mapping[Case, float]:
-    """Shared links in percent of each case, the mean over consensuses."""
+    """The mean share of shared links over consensuses, in percent, by case."""
     jobs: list[Job] = [(consensus, case) for case in cases for consensus in consensuses]
     shares: dict[Case, list[float]] = {}
-    for result in carry_out(jobs, seeds):
+    for result in simulate_all(jobs, seeds):
         shares.setdefault(result.case, []).append(result.shared_percent.mean)
     return {case: float(np.mean(some)) for case, some in shares.items()}
 
@@ -247,7 +247,7 @@ def _panel(x: str, y: str) -> tuple[Figure, Axes]:
 
 
 def _name_in(panel: Axes, looks: style.Looks) -> None:
-    """Name the lines within the panel: they are too many for a line above it."""
+    """Name the lines within the panel, as they are too many for a row above it."""
     for name, look in looks.items():
         panel.plot([], [], label=name, **look)
     panel.legend(frameon=False, handlelength=3)

@@ -1,4 +1,4 @@
-"""Counting links: how many there are between the relays of circuits, and how many are shared."""
+"""Counts of the links between the relays of circuits, and of the shared ones."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,20 @@ from salsa.drawing import DrawnCircuits
 Counts = NDArray[np.int64]
 
 MOST_PARTS = 200
-"""Up to which distributions of parts over links are told; only tiny networks have more."""
+"""The most parts of a link in a distribution; only tiny networks have more."""
 
 
 @dataclass(frozen=True, eq=False)
-class Links:
-    """The links of circuits (section 4.1): each pair of relays that are neighbours in a circuit.
+class LinkCounts:
+    """Counts of circuits' links (section 4.1): pairs of relays that are neighbours in a circuit.
 
-    A circuit has two parts, guard to middle and middle to last. A link with two parts or more is
-    shared; these may be any, also both of the same circuit where a relay is in it twice.
+    A circuit has two parts, guard to middle and middle to last. A link with at least two parts is
+    shared, even if both belong to one circuit in which a relay occurs twice.
 
     Attributes:
-        by_parts: how many links carry 0 (always 0), 1, 2, … circuit parts.
-        guard_middle, middle_exit: the same of circuits' first and of their second parts only.
-        circuits_by_shared: how many circuits have 0, 1 and 2 parts that are on a shared link.
+        by_parts: the numbers of links with 0 (none), 1, 2, … circuit parts.
+        guard_middle, middle_exit: the same for only the first and only the second parts.
+        circuits_by_shared: the numbers of circuits with 0, 1 and 2 parts on shared links.
     """
 
     by_parts: Counts
@@ -32,15 +32,15 @@ class Links:
     circuits_by_shared: Counts
 
 
-def count_links(circuits: DrawnCircuits, relays: int, *, undirected: bool) -> Links:
+def count_links(circuits: DrawnCircuits, relays: int, *, undirected: bool) -> LinkCounts:
     """Count the links of circuits.
 
-    All parts are sorted once by their link, each with its place in the low bits: that is what a
-    million circuits take the time for.
+    It sorts all parts once by their link, with their index in the low bits; for a million circuits
+    this takes most of the time.
 
     Args:
-        relays: how many there are; the circuits' relays are numbers below that.
-        undirected: whether a link from a to b is the one from b to a.
+        relays: the number of relays; circuits have relays with numbers below it.
+        undirected: count the links from a to b and from b to a as one.
     """
     count = len(circuits.guards)
     begins = np.concatenate([circuits.guards, circuits.middles])
@@ -67,7 +67,7 @@ def count_links(circuits: DrawnCircuits, relays: int, *, undirected: bool) -> Li
     second = np.add.reduceat(places >= count, first_of_link, dtype=np.int64)
     shared = np.empty(2 * count, dtype=np.int8)
     shared[places] = np.repeat(parts > 1, parts)
-    return Links(
+    return LinkCounts(
         by_parts=np.bincount(parts),
         guard_middle=_without_none(parts - second),
         middle_exit=_without_none(second),
@@ -76,7 +76,7 @@ def count_links(circuits: DrawnCircuits, relays: int, *, undirected: bool) -> Li
 
 
 def _without_none(parts: Counts) -> Counts:
-    """How many links have 1, 2, … of these parts; those with none are no links."""
+    """The numbers of links with 1, 2, … of these parts; without any it is no link."""
     counts = np.bincount(parts)
     counts[0] = 0
     return counts

@@ -1,6 +1,6 @@
-"""Which relay is how likely in each place of a circuit, for one case in one consensus.
+"""The probability of each relay in each position of a circuit, for a case and a consensus.
 
-The network of a smaller scale is made here too. What circuits are drawn of it, is drawing's.
+Networks of a smaller scale are made here too; `salsa.drawing` draws the circuits.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from salsa.cases import EXIT_CLASSES, MIXTURE, MIXTURE_SHARES, Case, PortRanges, Rule
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
 from testbed.network import exit_policies
 from testbed.network.consensus import Consensus
 from testbed.network.positions import Floats, Mask, mask, probabilities, relay_classes
@@ -20,13 +20,14 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Probabilities of the relays; all arrays have one entry a relay.
+    """Probabilities of the relays; arrays have an entry for each relay.
 
     Attributes:
-        guard, middle, last: of being chosen in this place; each sums up to 1. The last is an exit,
-            or a middle with the probability that the circuit is internal.
-        kept_apart: numbers that no two relays of a circuit may have in common (-1: none), one array
-            for each rule of the case that keeps relays apart.
+        guard, middle, last: the probabilities of being chosen for this position; each array adds up
+            to 1. The last relay is an exit or, with the probability that the circuit is internal, a
+            middle.
+        kept_apart: for each rule that keeps relays apart, numbers that no two relays of a circuit
+            may share (-1 is no number).
     """
 
     guard: Floats
@@ -36,16 +37,16 @@ class Positions:
 
     @property
     def count(self) -> int:
-        """How many relays there are."""
+        """The number of relays."""
         return len(self.guard)
 
 
 def positions(consensus: Consensus, case: Case) -> Positions:
-    """The probabilities for this case.
+    """Compute the probabilities for a case.
 
     Raises:
-        InputError: the consensus doesn't tell what the case needs to know (policies, families),
-            or has no relay for a place.
+        InputError: the consensus lacks what the case needs (policies, families), or has no relay
+            for a position.
     """
     if case.scale < 1:
         consensus = scaled(consensus, case.scale)
@@ -66,12 +67,12 @@ def positions(consensus: Consensus, case: Case) -> Positions:
 
 
 def scaled(consensus: Consensus, scale: float) -> Consensus:
-    """The consensus of a network of that share of the relays, sampled as tornettools does.
+    """The consensus of a network with that share of the relays, sampled as in tornettools.
 
-    Of each class (guard, exit, both, neither) the relays are sorted by weight and split into as
-    many equal bins as there shall be relays of it, at least one, and of each bin the one in the
-    middle stays (Jansen, Tracey, Goldberg: Once is Never Enough, USENIX Security 2021, section 4;
-    tornettools, generate_tor.py). The consensus's bandwidth weights stay as they are.
+    The relays of each class (guard, exit, both, neither) are sorted by weight and split into as
+    many equal bins as relays are needed, at least one; the middle relay of each bin stays (Jansen,
+    Tracey, Goldberg: Once is Never Enough, USENIX Security 2021, section 4; tornettools,
+    generate_tor.py). The bandwidth weights stay the same.
     """
     relays = consensus.relays
     classes, weights = relay_classes(relays), relays["weight"].to_numpy()
@@ -84,24 +85,24 @@ def scaled(consensus: Consensus, scale: float) -> Consensus:
     return replace(consensus, relays=relays[sorted(kept)])
 
 
-def rules_told(consensus: Consensus) -> frozenset[Rule]:
-    """The rules for which the consensus tells enough."""
-    untold = {
+def supported_rules(consensus: Consensus) -> frozenset[Rule]:
+    """The rules for which the consensus has the data."""
+    unsupported = {
         rule
         for rule, column in ((Rule.NO_SAME_FAMILY, "family"), (Rule.EXIT_BY_POLICY, "policy"))
-        if _untold(consensus, column)
+        if _lacks(consensus, column)
     }
-    return frozenset(Rule) - untold
+    return frozenset(Rule) - unsupported
 
 
 def exits_by_class(consensus: Consensus, exit_class: str) -> int:
-    """How many exits of the consensus accept all ports of a class of table 1."""
+    """The number of exits that accept all ports of a class of table 1."""
     exits = relay_classes(consensus.relays) & 2 > 0
     return int((exits & _accepting(consensus, EXIT_CLASSES[exit_class])).sum())
 
 
 def _exits(consensus: Consensus, case: Case, fast: Mask) -> Floats:
-    """Probabilities of the exits, of one class or of all of them."""
+    """The probabilities of the exits of one class, or of all exits."""
     if case.exit_class == MIXTURE:
         of_each = (
             share * _exits(consensus, replace(case, exit_class=name), fast)
@@ -111,7 +112,7 @@ def _exits(consensus: Consensus, case: Case, fast: Mask) -> Floats:
     flagged = relay_classes(consensus.relays) & 2 > 0
     among = flagged
     if Rule.EXIT_BY_POLICY in case.rules:
-        # Without a class, as Tor does for the circuits that it builds ahead: those for the web.
+        # Without a class it is the web's, as in the circuits that Tor builds ahead.
         among = _accepting(consensus, EXIT_CLASSES[case.exit_class or "web"])
         among &= ~mask(consensus.relays, "bad_exit")
     elif case.exit_class is not None:
@@ -120,16 +121,16 @@ def _exits(consensus: Consensus, case: Case, fast: Mask) -> Floats:
 
 
 def _accepting(consensus: Consensus, ranges: PortRanges) -> Mask:
-    if _untold(consensus, "policy"):
+    if _lacks(consensus, "policy"):
         raise InputError(
-            f"{consensus.name}: it tells no exit policies, as it is of the microdesc flavour: give"
+            f"{consensus.name}: it has no exit policies, as it is of the microdesc flavour: give"
             " one of the ns flavour, or join policies with ./run.py distil --policies-from"
         )
     return exit_policies.accepting(consensus.relays, ranges)
 
 
 def _flagged(relays: pl.DataFrame, case: Case, *flags: str) -> Mask:
-    """Which relays have all these flags; all relays where the case doesn't ask."""
+    """The relays with all these flags, or all relays if the case ignores flags."""
     if Rule.FLAGS not in case.rules:
         return np.ones(relays.height, dtype=np.bool_)
     return np.asarray(np.all([mask(relays, flag) for flag in flags], axis=0))
@@ -143,14 +144,14 @@ def _kept_apart(consensus: Consensus, case: Case) -> tuple[Numbers, ...]:
     if Rule.NO_SAME_16 in case.rules:
         found.append(relays["network16"].to_numpy().astype(np.int64))
     if Rule.NO_SAME_FAMILY in case.rules:
-        if _untold(consensus, "family"):
+        if _lacks(consensus, "family"):
             raise InputError(
-                f"{consensus.name}: it tells no families (they are in descriptors, in no consensus"
-                f" document): leave --rule {Rule.NO_SAME_FAMILY} out"
+                f"{consensus.name}: it has no families (they are in descriptors, not in consensus"
+                f" documents): leave --rule {Rule.NO_SAME_FAMILY} out"
             )
         found.append(relays["family"].cast(pl.Int64).fill_null(-1).to_numpy())
     return tuple(found)
 
 
-def _untold(consensus: Consensus, column: str) -> bool:
+def _lacks(consensus: Consensus, column: str) -> bool:
     return consensus.relays[column].null_count() == consensus.relays.height

@@ -1,4 +1,4 @@
-"""The report page: figures of shared links, and tables that hold them against the paper's."""
+"""The report page: figures of shared links, and tables that compare them with the paper."""
 
 import shlex
 import sys
@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from analysis import page
-from analysis.figures.drawing import Drawing
-from analysis.tables import Table
+from analysis.plot import Plot
+from analysis.table import Table
 from papers.hydra import shared_links as published
 from papers.hydra.shared_links import Span
 from salsa import figures
 from salsa.cases import MIXTURE, PAPER_CIRCUITS, Case, Rule
 from salsa.figures import KINDS, name_of
-from salsa.positions import exits_by_class, positions, rules_told
-from salsa.simulation import Estimate, Result, carry_out
-from testbed.errors import InputError
+from salsa.positions import exits_by_class, positions, supported_rules
+from salsa.simulation import Estimate, Result, simulate_all
+from testbed.basics.errors import InputError
 from testbed.network.consensus import Consensus
 from testbed.network.positions import Floats, relay_classes
 
@@ -29,13 +29,16 @@ FIGURE_COUNT = 5
 _RULE_SEEDS = 20
 _NOTHING = "-"
 
+_Row = tuple[str, str, str]
+"""A number's name, the paper's and ours."""
+
 
 @dataclass(frozen=True)
 class _Periods:
-    """The consensuses that stand for the paper's: of its month and year, or all if there are none.
+    """The consensuses of the paper's month and year; if there are none, all stand for them.
 
     Attributes:
-        with_policies: those of the month that tell exit policies.
+        with_policies: the month's consensuses with exit policies.
     """
 
     month: Sequence[Consensus]
@@ -46,17 +49,19 @@ class _Periods:
     def of(cls, consensuses: Sequence[Consensus]) -> "_Periods":
         month = [one for one in consensuses if one.day.startswith("2021-11")] or consensuses
         year = [one for one in consensuses if one.day.startswith("2021")] or consensuses
-        telling = [one for one in month if one.relays["policy"].null_count() < one.relays.height]
-        return cls(month, year, telling)
+        with_policies = [
+            one for one in month if one.relays["policy"].null_count() < one.relays.height
+        ]
+        return cls(month, year, with_policies)
 
 
 def write_report(
     consensuses: Sequence[Consensus], folder: Path, *, seeds: int, tell: Callable[[int], None]
 ) -> Path:
-    """Write the page, and figures and tables beside it; returns the page's file.
+    """Write the page, with figures and tables beside it, and return its file.
 
     Args:
-        tell: is called with how many figures are done.
+        tell: called with the number of figures that are done.
 
     Raises:
         InputError: the folder can't be written.
@@ -85,9 +90,9 @@ def _sections(
         folder.table(_spread_table(consensuses)),
     ]
     again = []
-    for done, draw in enumerate(_draws(periods, seeds), start=1):
+    for done, plot in enumerate(_plots(periods, seeds), start=1):
         tell(done)
-        again.append(folder.figure(draw()))
+        again.append(folder.figure(plot()))
     tables = [_against_paper(periods, seeds), _scales_table(periods), _rules_table(periods)]
     if periods.with_policies:
         tables.append(_classes_table(periods.with_policies, seeds))
@@ -99,8 +104,8 @@ def _sections(
     ]
 
 
-def _draws(periods: _Periods, seeds: int) -> list[Callable[[], Drawing]]:
-    """What draws the figures 4 to 8; not 5 where no consensus tells exit policies."""
+def _plots(periods: _Periods, seeds: int) -> list[Callable[[], Plot]]:
+    """Functions that plot figures 4 to 8, without 5 if no consensus has exit policies."""
     of_classes = partial(figures.class_figure, periods.with_policies, seeds)
     return [
         partial(figures.scale_figure, periods.month, seeds),
@@ -129,13 +134,13 @@ def _years_table(results: Sequence[Result]) -> Table:
 
 
 def _spread_table(consensuses: Sequence[Consensus]) -> Table:
-    """Why shared links change: over how many relays circuits are spread."""
+    """The effective numbers of relays, which explain why shared links change."""
     rows = []
     for one in consensuses:
         chances = positions(one, Case())
         weights = one.relays["weight"].to_numpy()
         of_neither = weights[relay_classes(one.relays) == 0].sum() / weights.sum()
-        [result] = carry_out([(one, Case())], 1, closed_form=True)
+        [result] = simulate_all([(one, Case())], 1, closed_form=True)
         links = [part.mean for part in result.by_parts]
         rows.append(
             (
@@ -156,8 +161,9 @@ def _spread_table(consensuses: Sequence[Consensus]) -> Table:
         ),
         rows=tuple(rows),
         note="Weight of neither: of relays without Guard and Exit flag; Wmg: of guards as middles,"
-        " in 1/10000. Guards, middles and exits are effective numbers: so many equally likely"
-        " relays would be hit twice as often, 1 / sum of p². Expected values (closed form) of"
+        " in 1/10000. Guards, middles and exits are effective numbers, 1 / sum of p²: with"
+        " that many equally likely relays, two circuits would choose the same one equally often."
+        " Expected values (closed form) of"
         f" {PAPER_CIRCUITS} external circuits, directed links.",
     )
 
@@ -171,21 +177,31 @@ def _effective(probabilities: Floats) -> str:
 
 
 def _against_paper(periods: _Periods, seeds: int) -> Table:
-    """Each published figure with ours beside it."""
+    """A row for each published number, with ours beside it."""
     month = _results(periods.month, KINDS, seeds)
+    rows = [
+        *_period_rows(periods, month, seeds),
+        *_client_rows(periods, seeds),
+        *_part_rows(periods, [one for one in month if one.case == Case()], seeds),
+    ]
+    if periods.with_policies:
+        rows.append(_mixture_row(periods, seeds))
+    return Table(
+        title="Published figures and ours",
+        columns=("figure", "paper", "ours"),
+        rows=tuple(rows),
+        note=f"November: {_days(periods.month)}. 2021: {_days(periods.year)}. Spans go from the"
+        " least to the greatest of external and internal circuits, directed and undirected links;"
+        " single figures are of external circuits and directed links. Means over consensuses.",
+    )
+
+
+def _period_rows(periods: _Periods, month: Sequence[Result], seeds: int) -> list[_Row]:
+    """The ranges of shared links in November and in 2021."""
     year = _results(periods.year, KINDS, seeds)
     capacity = [replace(kind, circuits=published.CAPACITY_CIRCUITS) for kind in KINDS]
     at_capacity = _results(periods.year, capacity, seeds)
-    mixed = [
-        Case(internal_share=published.INTERNAL_SHARE, exit_class=MIXTURE, undirected=undirected)
-        for undirected in (False, True)
-    ]
-    clients = [Case(per_client=count) for count in published.BY_PER_CLIENT]
-    by_client = _results(periods.month, clients, seeds)
-    parts = _results(periods.year, [Case()], seeds)
-    two, more = _two_and_more(parts)
-    external = [one for one in month if one.case == Case()]
-    rows = [
+    return [
         ("shared links, November", _span(published.NOVEMBER_2021), _range(month, _all)),
         (
             "guard-middle, November",
@@ -203,14 +219,27 @@ def _against_paper(periods: _Periods, seeds: int) -> Table:
             _span(published.YEAR_2021_AT_CAPACITY),
             _range(at_capacity, _all),
         ),
-        *(
-            (
-                f"circuits a client: {case.per_client}",
-                f"{published.BY_PER_CLIENT[case.per_client]:g} %",
-                _range([one for one in by_client if one.case == case], _all),
-            )
-            for case in clients
-        ),
+    ]
+
+
+def _client_rows(periods: _Periods, seeds: int) -> list[_Row]:
+    """The shares of shared links by the number of circuits of a client."""
+    cases = [Case(per_client=count) for count in published.BY_PER_CLIENT]
+    results = _results(periods.month, cases, seeds)
+    return [
+        (
+            f"circuits a client: {case.per_client}",
+            f"{published.BY_PER_CLIENT[case.per_client]:g} %",
+            _range([one for one in results if one.case == case], _all),
+        )
+        for case in cases
+    ]
+
+
+def _part_rows(periods: _Periods, external: Sequence[Result], seeds: int) -> list[_Row]:
+    """How many circuits the links carry, and how many shared links the circuits have."""
+    two, more = _two_and_more(_results(periods.year, [Case()], seeds))
+    return [
         ("links with two circuits, 2021", f"{published.LINKS_WITH_TWO} %", f"{two:.2f} %"),
         ("links with more, 2021", f"{published.LINKS_WITH_MORE} %", f"{more:.2f} %"),
         *(
@@ -221,24 +250,23 @@ def _against_paper(periods: _Periods, seeds: int) -> Table:
             )
         ),
     ]
-    if periods.with_policies:
-        results = _results(periods.with_policies, mixed, seeds)
-        words = "90 % internal, the others a mixture"
-        rows.append((words, _span(published.NOVEMBER_2021_MIXED), _range(results, _all)))
-    return Table(
-        title="Published figures and ours",
-        columns=("figure", "paper", "ours"),
-        rows=tuple(rows),
-        note=f"November: {_days(periods.month)}. 2021: {_days(periods.year)}. Spans go from the"
-        " least to the greatest of external and internal circuits, directed and undirected links;"
-        " single figures are of external circuits and directed links. Means over consensuses.",
-    )
+
+
+def _mixture_row(periods: _Periods, seeds: int) -> _Row:
+    """The shared links of mostly internal circuits, the others of a mixture of exit classes."""
+    cases = [
+        Case(internal_share=published.INTERNAL_SHARE, exit_class=MIXTURE, undirected=undirected)
+        for undirected in (False, True)
+    ]
+    results = _results(periods.with_policies, cases, seeds)
+    words = "90 % internal, the others a mixture"
+    return words, _span(published.NOVEMBER_2021_MIXED), _range(results, _all)
 
 
 def _scales_table(periods: _Periods) -> Table:
     cases = [Case(scale=scale) for scale in published.SHADOW_BY_SCALE]
     jobs = [(one, case) for case in cases for one in periods.month]
-    ours = carry_out(jobs, 1, closed_form=True)
+    ours = simulate_all(jobs, 1, closed_form=True)
     return Table(
         title="Shared links by scale, published and ours",
         columns=("scale, %", "Shadow (paper), %", "SALSA (paper), %", "ours, %"),
@@ -256,12 +284,12 @@ def _scales_table(periods: _Periods) -> Table:
 
 
 def _rules_table(periods: _Periods) -> Table:
-    """What each rule of Tor changes that Algorithm 1 leaves out."""
+    """Shared links with each rule of Tor's that Algorithm 1 leaves out."""
     whole = [one for one in periods.year if not one.relays["policy"].null_count()]
     consensuses = whole or periods.month
-    told = [rule for rule in Rule if all(rule in rules_told(one) for one in consensuses)]
-    named = [("none", frozenset()), *((rule, frozenset([rule])) for rule in told)]
-    named.append(("all of these", frozenset(told)))
+    rules_here = [rule for rule in Rule if all(rule in supported_rules(one) for one in consensuses)]
+    named = [("none", frozenset()), *((rule, frozenset([rule])) for rule in rules_here)]
+    named.append(("all of these", frozenset(rules_here)))
     rows = []
     for name, rules in named:
         cases = [replace(kind, rules=rules) for kind in KINDS]
@@ -271,13 +299,13 @@ def _rules_table(periods: _Periods) -> Table:
         title="Shared links by Tor's rules that the paper leaves out",
         columns=("rule", *(f"{name_of(kind)}, %" for kind in KINDS)),
         rows=tuple(rows),
-        note=f"{_RULE_SEEDS} simulations with the same random numbers; {_days(consensuses)}. Not"
-        " among them is what no consensus of these tells.",
+        note=f"{_RULE_SEEDS} simulations with the same random numbers; {_days(consensuses)}."
+        " Rules for which these consensuses lack the data are left out.",
     )
 
 
 def _over(results: Sequence[Result], case: Case) -> Estimate:
-    """The mean over consensuses, and that of the standard deviations over simulations."""
+    """The means over consensuses of the mean and of the standard deviation over simulations."""
     shares = [one.shared_percent for one in results if one.case == case]
     deviation = _mean(share.deviation or 0.0 for share in shares)
     return Estimate(_mean(share.mean for share in shares), deviation)
@@ -315,11 +343,11 @@ def _classes_table(consensuses: Sequence[Consensus], seeds: int) -> Table:
 
 
 def _results(consensuses: Sequence[Consensus], cases: Sequence[Case], seeds: int) -> list[Result]:
-    return carry_out([(one, case) for one in consensuses for case in cases], seeds)
+    return simulate_all([(one, case) for one in consensuses for case in cases], seeds)
 
 
 def _range(results: Sequence[Result], of: Callable[[Result], float]) -> str:
-    """From the least to the greatest of the cases' means over consensuses."""
+    """The range of the cases' means over consensuses."""
     means = [
         _mean(of(one) for one in results if one.case == case)
         for case in dict.fromkeys(one.case for one in results)
@@ -332,7 +360,7 @@ def _all(result: Result) -> float:
 
 
 def _two_and_more(results: Sequence[Result]) -> tuple[float, float]:
-    """The share of links with two circuit parts and with more, in percent."""
+    """The shares of links with two circuit parts and with more, in percent."""
     two = _mean(100 * one.by_parts[1].mean / one.links.links.mean for one in results)
     return two, _mean(map(_all, results)) - two
 

@@ -1,4 +1,4 @@
-"""Cases carried out: circuits drawn for each seed, or the closed form; figures over the seeds."""
+"""Simulations of cases: circuits drawn for each seed, or the closed form, and means over seeds."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,21 +10,21 @@ from typing import NamedTuple
 from salsa.cases import MIXTURE, Case
 from salsa.drawing import draw
 from salsa.expected import expected
-from salsa.links import MOST_PARTS, Counts, Links, count_links
+from salsa.links import MOST_PARTS, Counts, LinkCounts, count_links
 from salsa.positions import exits_by_class, positions
 from testbed.network.consensus import Consensus
 from testbed.network.finding import cores, processes
 from testbed.network.positions import relay_classes
 
 _WORTH_PROCESSES = 30_000_000
-"""Circuits to draw; they take some five seconds, and starting processes takes one."""
+"""The number of circuits from which processes pay off: drawing takes five seconds, a start one."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure over simulations: mean, standard deviation, 95 % confidence interval of the mean.
+    """The mean over simulations, with standard deviation and 95 % confidence interval of the mean.
 
-    A single simulation has neither deviation nor interval, and so has the closed form.
+    A single simulation and the closed form have neither deviation nor interval.
     """
 
     mean: float
@@ -34,10 +34,10 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Estimate":
-        """The figure of these simulations, at least one."""
+        """The estimate from the values of at least one simulation."""
         if len(values) < 2:
             return cls(values[0])
-        # SciPy takes as long to import as a million circuits to draw.
+        # Importing SciPy takes as long as drawing a million circuits.
         from analysis.statistics import mean_interval
 
         interval = mean_interval(values)
@@ -46,7 +46,7 @@ class Estimate:
 
 
 class Shares(NamedTuple):
-    """Links, and of these the shared ones, in number and percent."""
+    """The number of links, and the number and percentage of shared ones."""
 
     links: Estimate
     shared: Estimate
@@ -54,18 +54,18 @@ class Shares(NamedTuple):
 
     @classmethod
     def over(cls, links: Sequence[float], shared: Sequence[float]) -> "Shares":
-        """By their numbers in each simulation."""
+        """The shares over simulations, from the numbers of each."""
         percents = [100 * part / whole for part, whole in zip(shared, links, strict=True)]
         return cls(Estimate.of(links), Estimate.of(shared), Estimate.of(percents))
 
 
 @dataclass(frozen=True)
 class ConsensusCounts:
-    """The consensus that a case was carried out in.
+    """The consensus in which a case was simulated.
 
     Attributes:
         consensus, day: its name, and the day from which it was valid.
-        relays, guards, exits: how many it has; only exits of the case's class, if that has one.
+        relays, guards, exits: their numbers; if the case has an exit class, only its exits count.
     """
 
     consensus: str
@@ -77,15 +77,16 @@ class ConsensusCounts:
 
 @dataclass(frozen=True)
 class Result:
-    """What came out of a case in the network of a consensus.
+    """The result of a case in the network of a consensus.
 
     Attributes:
-        seeds: of how many simulations the figures are; 0 if they are of the closed form.
-        links, guard_middle, middle_exit: of all parts of circuits, their first and their second.
-        circuits_with_one, circuits_with_two: circuits with so many parts on shared links; None
-            where the closed form doesn't tell.
-        by_parts: how many links carry 1, 2, … circuit parts, up to `MOST_PARTS`; empty where it
-            doesn't tell.
+        seeds: the number of simulations; 0 for the closed form.
+        links, guard_middle, middle_exit: the links of all parts of circuits, of their first parts
+            and of their second parts.
+        circuits_with_one, circuits_with_two: circuits with so many parts on shared links; None if
+            the closed form has no value.
+        by_parts: the numbers of links with 1, 2, … circuit parts, up to `MOST_PARTS`; empty if the
+            closed form has no values.
     """
 
     network: ConsensusCounts
@@ -100,29 +101,29 @@ class Result:
 
     @property
     def shared_percent(self) -> Estimate:
-        """The figure that all is about: shared links, in percent of the links."""
+        """The main result: shared links, in percent of the links."""
         return self.links.percent
 
 
 Job = tuple[Consensus, Case]
 
 
-def carry_out(
+def simulate_all(
     jobs: Sequence[Job],
     seeds: int,
     *,
     closed_form: bool = False,
     tell: Callable[[int], None] = lambda _: None,
 ) -> list[Result]:
-    """The results of cases, in their order; on all cores where that is worth it.
+    """Simulate cases, on all cores if that is faster, and return the results in their order.
 
     Args:
-        seeds: simulations of each case, with the seeds 1 to `seeds`.
-        closed_form: compute what is expected instead.
-        tell: is called with how many cases are done.
+        seeds: the number of simulations of each case, with the seeds 1 to `seeds`.
+        closed_form: compute the expected values instead.
+        tell: called with the number of cases that are done.
 
     Raises:
-        InputError: a consensus doesn't tell what a case needs.
+        InputError: a consensus lacks what a case needs.
     """
     work = seeds * sum(case.scaled_circuits for _, case in jobs)
     many = cores() > 1 and len(jobs) > 1 and work > _WORTH_PROCESSES
@@ -142,7 +143,13 @@ def simulate(consensus: Consensus, case: Case, seeds: int) -> Result:
     chances = positions(consensus, case)
     counted = [
         count_links(
-            draw(chances, case.scaled_circuits, per_client=case.per_client, seed=seed),
+            draw(
+                chances,
+                case.scaled_circuits,
+                per_client=case.per_client,
+                guards=case.guards,
+                seed=seed,
+            ),
             chances.count,
             undirected=case.undirected,
         )
@@ -162,11 +169,12 @@ def simulate(consensus: Consensus, case: Case, seeds: int) -> Result:
 
 
 def expect(consensus: Consensus, case: Case, _seeds: int) -> Result:
-    """What `simulate` gives on average, in closed form."""
+    """Compute the mean of `simulate` over all seeds, in closed form."""
     found = expected(
         positions(consensus, case),
         case.scaled_circuits,
         per_client=case.per_client,
+        guards=case.guards,
         undirected=case.undirected,
     )
     with_one, with_two = found.circuits_with_one, found.circuits_with_two
@@ -185,7 +193,7 @@ def expect(consensus: Consensus, case: Case, _seeds: int) -> Result:
 
 
 def records(results: Iterable[Result]) -> list[dict[str, object]]:
-    """The results for programs: a flat mapping each, estimates by their attributes' names."""
+    """The results for programs: flat mappings, with a key for each part of an estimate."""
     return [_record(result) for result in results]
 
 
@@ -203,7 +211,7 @@ def _network(consensus: Consensus, case: Case) -> ConsensusCounts:
     )
 
 
-def _shares(counted: Sequence[Links], of: Callable[[Links], Counts]) -> Shares:
+def _shares(counted: Sequence[LinkCounts], of: Callable[[LinkCounts], Counts]) -> Shares:
     links = [float(of(one).sum()) for one in counted]
     return Shares.over(links, [float(of(one)[2:].sum()) for one in counted])
 
@@ -239,6 +247,7 @@ def _record(result: Result) -> dict[str, object]:
         "direction": case.direction,
         "exit_class": case.exit_class,
         "per_client": case.per_client,
+        "guards_per_client": case.guards,
         "scale": case.scale,
         "rules": sorted(case.rules),
         "seeds": result.seeds,

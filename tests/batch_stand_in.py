@@ -1,8 +1,7 @@
-"""For tests of batches: the command line and its jobs with a stand-in for machine and builds.
+"""For tests of batches: commands and jobs with a stand-in for the machine and the builds.
 
-As a program, `python batch_stand_in.py batch FILE …` is `./run.py batch FILE …`, and with the
-folder of a note it is that job. What its machines do, `behaviour.json` in the folder `$STAND_IN`
-says.
+As a program, `python batch_stand_in.py batch FILE …` stands for `./run.py batch FILE …`; with the
+folder of a note it is that job. `behaviour.json` in the folder `$STAND_IN` defines how runs go.
 """
 
 import json
@@ -17,16 +16,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from commands import FakeMachine, StoppedClock, status_of, with_machine
+from command_line import FakeMachine, StoppedClock, status_of, with_machine
 
-from testbed import cli, runner
-from testbed.batch import carrying_out, job
-from testbed.errors import TestbedError
+from commands.__main__ import main
+from testbed.basics.errors import TestbedError
+from testbed.basics.toml_file import PROJECT
+from testbed.batch import job, running
 from testbed.machines.watching import Usage
-from testbed.plan_model import Plan
+from testbed.plan.model import Plan
 from testbed.results import read_run
+from testbed.runs import runner
 from testbed.setup import releases
-from testbed.toml_file import PROJECT
 
 BATCH = """
 title = "Mine"
@@ -41,29 +41,38 @@ MINE = Path("results/mine/Mine")
 STAND_IN = "STAND_IN"
 GOES_WELL, FAILS, FAILS_ONCE, IS_INVALID, IS_SLOW = "well", "fails", "once", "invalid", "slow"
 NEEDS_ANOTHER = "needs another"
-"""It ends well once another run was begun meanwhile: two need two places to run at."""
+"""Succeeds once another run has begun, so two of them must run at the same time."""
 SLOW_S = 600.0
+
+STAND_IN_RUN = """
+import sys
+import pytest, batch_stand_in
+from commands.__main__ import main
+batch_stand_in.put_in_place(pytest.MonkeyPatch())
+sys.exit(main(sys.argv[1:]))
+"""
+"""`run.py` with the stand-in, as a program of its own."""
 
 
 def folder() -> Path:
-    """Of the stand-in's own files."""
+    """The folder of the stand-in's own files."""
     return Path(os.environ[STAND_IN])
 
 
 def behave(behaviour: Mapping[str, str], tor: str = "0.4.9.11") -> None:
-    """Say how runs go, by variant and seed ("vanilla 2"), and which Tor there is."""
+    """Define how runs go, by variant and seed ("vanilla 2"), and which Tor there is."""
     content = {"behaviour": dict(behaviour), "tor": tor}
     (folder() / "behaviour.json").write_text(json.dumps(content))
 
 
 def begun() -> list[str]:
-    """The runs that were begun so far, tries by themselves, such as "vanilla 2"."""
+    """The runs begun so far, such as "vanilla 2"; each try counts."""
     file = folder() / "begun"
     return file.read_text().splitlines() if file.exists() else []
 
 
 class Machine(FakeMachine):
-    """One that behaves as it is told."""
+    """A machine that behaves as `behave` has defined."""
 
     @classmethod
     def run(cls, _kernel: Path, _command: object, staging: Path, **options: object) -> Usage:
@@ -86,7 +95,7 @@ class Machine(FakeMachine):
 
 
 def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is fetched, built or booted from now on, here and in the jobs."""
+    """Let nothing be fetched, built or booted from now on, here and in the jobs."""
     tor = json.loads((folder() / "behaviour.json").read_text())["tor"]
     own = Path(tempfile.mkdtemp(dir=folder()))
     with_machine(monkeypatch, own / "unused", Machine)
@@ -94,12 +103,12 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     (own / "build" / "build.json").write_text(json.dumps(metadata))
     release = releases.Release("tor", tor, (releases.Tarball(sha256=tor),))
     monkeypatch.setattr(releases, "chosen", lambda _project: releases.Choice(release))
-    monkeypatch.setattr(carrying_out, "ensure_ready", vars(runner)["ensure_ready"])
-    monkeypatch.setattr(carrying_out, "JOB", (sys.executable, __file__))
+    monkeypatch.setattr(running, "ensure_ready", vars(runner)["ensure_ready"])
+    monkeypatch.setattr(running, "JOB", (sys.executable, __file__))
 
 
 def never(*_arguments: object) -> None:
-    """Instead of the set-up where it has no place."""
+    """Fail in place of the set-up where that must not be called."""
     raise TestbedError("the set-up was called by a job")
 
 
@@ -115,14 +124,14 @@ def run_batch(*options: str) -> int:
 
 @contextmanager
 def running_batch(*options: str) -> Iterator[subprocess.Popen[str]]:
-    """A batch as a process of its own, which is killed at the end if it still runs."""
+    """Run a batch as a process of its own, which is killed with the context if it still runs."""
     with subprocess.Popen(
         [sys.executable, __file__, "batch", "./mine.toml", *options],
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background jobs ignore it.
+        # A shell's background jobs ignore SIGINT.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
@@ -132,7 +141,7 @@ def running_batch(*options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def seeds_there() -> list[str]:
-    """The runs that count, such as "vanilla/seed-2"."""
+    """The valid runs, such as "vanilla/seed-2"."""
     folders = sorted(path.parent for path in MINE.glob("*/[!.]*/summary.json"))
     assert all(read_run(path).summary.valid for path in folders)
     return [str(path.relative_to(MINE)) for path in folders]
@@ -143,6 +152,6 @@ if __name__ == "__main__":
     put_in_place(monkeypatch)
     words = sys.argv[1:]
     if words[0] == "batch":
-        sys.exit(cli.main(words))
+        sys.exit(main(words))
     monkeypatch.setattr(runner, "ensure_ready", never)
     sys.exit(job.main(Path(words[0])))

@@ -1,7 +1,7 @@
-"""What holds for all tests, and the fixtures of several files.
+"""Rules for all tests, and fixtures of several files.
 
-Those that need root are skipped without it. What isn't a fixture is in `made_record`, `made_runs`,
-`commands`, `batch_stand_in`, `machine` and `waiting`.
+Tests that need root are skipped without it. Helpers that aren't fixtures are in `made_record`,
+`made_runs`, `command_line`, `batch_stand_in`, `faults`, `machine` and `waiting`.
 """
 
 import io
@@ -13,26 +13,22 @@ from pathlib import Path
 
 import batch_stand_in
 import pytest
-from commands import QUEUE_VARIANT, VARIANT
+from command_line import QUEUE_VARIANT, VARIANT
+from faults import LISTENERS
 from filelock import ReadWriteLock
-from made_record import (
-    SCENARIO,
-    START_S,
-    finished,
-)
+from made_record import SCENARIO, START_S, finished
 
-from testbed import cli
+from testbed.asked.plans import make_plan
+from testbed.basics import cache, steps
 from testbed.machines.watching import Usage
-from testbed.plan import make_plan
-from testbed.plan_model import Plan
+from testbed.plan.model import Plan
 from testbed.results import MachineFacts
-from testbed.setup import cache, steps
 from testbed.setup.builds import Build
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """No test of another worker goes on beside one that is marked alone, fixtures included."""
+    """Let no other worker's test run beside one that is marked alone, including fixtures."""
     assert item.config.cache is not None
     lock = ReadWriteLock(item.config.cache.mkdir("beside") / "lock")
     alone = item.get_closest_marker("alone")
@@ -40,16 +36,29 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest, and keep a file's tests together, as they share fixtures.
+
+    A run of each kind has a worker to itself: they share nothing.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("kind") is None)
+    for item in items:
+        is_kind = item.get_closest_marker("kind")
+        item.add_marker(pytest.mark.xdist_group(item.nodeid if is_kind else item.path.name))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before a test's fixtures are made."""
+    """Skip before a test's fixtures are made."""
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
+    if item.get_closest_marker("long") and "long" not in item.config.option.markexpr:
+        pytest.skip("by name only: -m long")
 
 
 @pytest.fixture(autouse=True)
 def _signals_as_they_were() -> Iterator[None]:
-    """The command line sets its own; pytest needs its own back."""
+    """Restore pytest's signal handlers, which the command line replaces."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -59,20 +68,20 @@ def _signals_as_they_were() -> Iterator[None]:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of the test's own, empty."""
+    """An empty cache of the test's own."""
     monkeypatch.setenv("HYDRA_CACHE", str(tmp_path / "cache"))
     return cache.cache_folder()
 
 
 @pytest.fixture
 def progress() -> steps.Progress:
-    """Of a set-up, shown to nobody."""
+    """The progress of a set-up, shown to nobody."""
     return steps.Progress(io.StringIO())
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    """Of a run of two clients."""
+    """The plan of a run of two clients."""
     file = tmp_path / "Mine.toml"
     file.write_text(SCENARIO, encoding="utf-8")
     return make_plan(str(file), "vanilla", seed=3)
@@ -80,7 +89,7 @@ def plan(tmp_path: Path) -> Plan:
 
 @pytest.fixture
 def facts(tmp_path: Path) -> MachineFacts:
-    """Of the machine that it ran in."""
+    """Facts about the machine that it ran in."""
     build = tmp_path / "build"
     build.mkdir()
     (build / "build.json").write_text('{"name": "tor", "version": "0.4.9.11"}')
@@ -104,12 +113,12 @@ def run(tmp_path: Path, plan: Plan, facts: MachineFacts) -> Path:
     return destination
 
 
-# What stands in the place of a user's folder, a batch, and a kernel.
+# Stand-ins for a user's folder, a batch, and a kernel.
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a scenario and a variant of the user's own in it."""
+    """The working directory, with a user's own scenario and variant in it."""
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "Mine.toml").write_text(SCENARIO, encoding="utf-8")
@@ -132,18 +141,18 @@ def mine(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that don't read it: it takes longer than all else here."""
-    monkeypatch.setattr(cli, "_write_report", lambda *_arguments, **_named: None)
+    """Write no report, for tests that don't read it: it takes longer than all the rest."""
+    monkeypatch.setattr("commands.batch.write", lambda *_arguments, **_named: None)
 
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Makes a program that takes the kernel's place: shell commands, in its staging directory."""
+    """Make a stand-in for the kernel: shell commands that run in the staging directory."""
     monkeypatch.setenv("HYDRA_CACHE", str(tmp_path / "cache"))
 
     def make(commands: str) -> Path:
         kernel = tmp_path / "linux"
-        # A machine's home is its staging directory.
+        # The kernel's HOME is the staging directory.
         kernel.write_text(f'#!/bin/sh\ncd "$HOME" || exit\n{commands}\n')
         kernel.chmod(0o755)
         return kernel
@@ -153,6 +162,14 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 @pytest.fixture
 def two_variants(folder: Path) -> Path:
-    """The same, with another variant for `COMPARE`."""
+    """Like `folder`, with another variant for `COMPARE`."""
     (folder / "queue.toml").write_text(QUEUE_VARIANT, encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def listeners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a short scenario in it."""
+    (tmp_path / "Listeners.toml").write_text(LISTENERS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,6 +1,6 @@
-"""Archives on loopback: what they have of sources and signed indexes, and what was asked of them.
+"""Archives on loopback, with sources and signed indexes; they record what was requested.
 
-They are asked by apt's own loader, as Debian's archive and upstream's are.
+apt's own loader uses them, as it does Debian's archive and upstream's.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from testbed.setup import archives, releases
 DEBIAN = "/debian/"
 KEY_OWNER = "archive@localhost"
 
-# What apt tells of its archives is ours; all else it does itself.
+# apt's list of archives is replaced; everything else apt does itself.
 APT_GET = """
 case "$1" in
 indextargets) echo '{address}{archive}|bookworm|main|Debian|Debian' ;;
@@ -32,7 +32,7 @@ esac
 
 @dataclass(frozen=True)
 class Named:
-    """What an index names: a source's version, and the path and content of its tarball."""
+    """A source in an index: its version, and the path and content of its tarball."""
 
     version: str
     path: str
@@ -40,7 +40,7 @@ class Named:
 
     @property
     def paragraph(self) -> str:
-        """The paragraph of the index."""
+        """The source's paragraph in the index."""
         folder, _, name = self.path.rpartition("/")
         return (
             f"Package: {name.partition('_')[0]}\nVersion: {self.version}\n"
@@ -54,9 +54,9 @@ class Archives:
     """Archives on loopback.
 
     Attributes:
-        files: what they have, by path.
-        cut: the paths of which they give only half.
-        asked: the paths that were asked for.
+        files: the files' contents by path.
+        cut: the paths of files that are sent only in half.
+        asked: the paths that were requested.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -68,11 +68,11 @@ class Archives:
     def sign_index(
         self, named: Iterable[Named], folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Let Debian's archive have a signed index of the suite unstable, and apt believe its key.
+        """Give Debian's archive a signed index of the suite unstable, and let apt trust its key.
 
         Args:
-            named: what the index names, whether the archive has it or not.
-            folder: for the key.
+            named: the sources in the index, which the archive may have or not.
+            folder: a folder for the key.
         """
         key = _Key(folder)
         sources = "\n\n".join(one.paragraph for one in named).encode()
@@ -88,7 +88,7 @@ class Archives:
 
 
 class _Key:
-    """A key pair of the test's own."""
+    """Make a key pair of the test's own."""
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("gpg") is None:
@@ -100,7 +100,7 @@ class _Key:
         self.public.write_bytes(self._gpg("--export", KEY_OWNER))
 
     def signed(self, text: str) -> bytes:
-        """The text with its signature, as an InRelease has it."""
+        """The text with its signature, like an InRelease file."""
         return self._gpg("--clearsign", stdin=text.encode())
 
     def end(self) -> None:
@@ -121,7 +121,7 @@ class _Key:
 def serving(
     files: Mapping[str, bytes], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Archives]:
-    """Serve files by path; those below `DEBIAN` are what apt takes for Debian's archive."""
+    """Serve files by path; apt takes those below `DEBIAN` for Debian's archive."""
     served = Archives(files)
 
     class Handler(BaseHTTPRequestHandler):
@@ -156,7 +156,7 @@ def serving(
 
 
 def write_pins(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put other pins in place of the project's."""
+    """Replace the project's pins."""
     path.write_text(text)
     monkeypatch.setattr(releases, "PINS", path)
 

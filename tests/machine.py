@@ -1,4 +1,4 @@
-"""For tests: a scenario for real, a program inside the virtual machine, faults beside a run."""
+"""For tests: real runs, programs in the virtual machine, and faults beside a run."""
 
 import os
 import resource
@@ -13,11 +13,11 @@ import psutil
 import pytest
 from rich.console import Console
 
+from testbed.basics.toml_file import PROJECT
 from testbed.machines.folders import Folders
-from testbed.machines.virtual import run_in_machine
+from testbed.machines.virtual import VirtualMachine, run_in_machine
 from testbed.results import Run, read_run
 from testbed.setup.ready import ensure_ready
-from testbed.toml_file import PROJECT
 
 TIMEOUT_S = 600
 
@@ -32,7 +32,7 @@ STAGING = Path(os.environ["HYDRA_STAGING"])
 
 
 def come_to(step, done_s=0.0):
-    """Wait until the experiment tells of a step that so much of it is done."""
+    """Wait until the experiment reports that this much of a step is done."""
     file = STAGING / "raw" / "progress.jsonl"
     while True:
         text = file.read_text() if file.exists() else ""
@@ -43,7 +43,7 @@ def come_to(step, done_s=0.0):
 
 
 def program(words):
-    """The program with these words in its command line, once there is one."""
+    """Wait for a program with these words in its command line, and return it."""
     while True:
         for process in psutil.process_iter(["cmdline"]):
             if words in " ".join(process.info["cmdline"] or ()):
@@ -61,15 +61,14 @@ importlib.import_module("{module}").main()
 
 
 def run_inside(program: str, folder: Path, memory_mb: int = 512) -> str:
-    """Run a Python program as root in a machine; what it printed. `folder` must not exist."""
+    """Run a Python program as root in a machine, and return its output. `folder` must not exist."""
     folder.mkdir()
     (folder / "program.py").write_text(program)
     kernel = ensure_ready(Console(stderr=True), []).kernel
     run_in_machine(
-        kernel.product("linux"),
+        VirtualMachine(kernel.product("linux"), memory_mb),
         [sys.executable, folder / "program.py"],
         folder,
-        memory_mb=memory_mb,
         environment={"PYTHONPATH": str(PROJECT), "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"},
         on_step=lambda _step: None,
     )
@@ -78,10 +77,10 @@ def run_inside(program: str, folder: Path, memory_mb: int = 512) -> str:
 
 @contextmanager
 def refused_memory(limit_mb: int) -> Iterator[None]:
-    """Meanwhile the host refuses all guest processes of this test's more than so much at once.
+    """Let the host refuse each guest process of this test more than some memory.
 
-    It says ENOMEM, as at the limit vm.max_map_count, which only root can change. That it came to
-    that is seen to.
+    It fails with ENOMEM, as at the limit vm.max_map_count, which only root can change. A process
+    must have come near the limit.
     """
     limit_bytes = limit_mb * 2**20
     ended = threading.Event()
@@ -115,9 +114,9 @@ def run_scenario(
     *options: str,
     timeout_s: float = TIMEOUT_S,
 ) -> Run:
-    """Carry a scenario out by the user's command, as `folder/run`; it must come out valid."""
+    """Run a scenario by the user's command, as `folder/run`; the run must be valid."""
     command = [
-        *(sys.executable, "-m", "testbed.cli", "scenario", scenario, "--variant", variant),
+        *(sys.executable, "-m", "commands", "scenario", scenario, "--variant", variant),
         *("--duration", str(duration_s), "--out", str(folder / "run"), *options),
     ]
     done = subprocess.run(
@@ -137,14 +136,14 @@ def with_fault(
     fault: str,
     program: Path,
     monkeypatch: pytest.MonkeyPatch,
-    beside: str = "testbed.experiment",
+    beside: str = "testbed.inside.experiment",
 ) -> None:
-    """Let a fault happen in the machine beside every experiment, which is the real one otherwise.
+    """Inject a fault into the machine, beside every experiment, which is otherwise the real one.
 
     Args:
-        fault: statements of a thread, for which `come_to`, `program` and `STAGING` are there.
-        program: the file that the machine runs from now on; made here.
-        beside: the module that the machine runs then.
+        fault: statements of a thread, which can use `come_to`, `program` and `STAGING`.
+        program: the file, made here, that the machine runs from now on.
+        beside: the module in the machine beside which the fault happens.
     """
     indented = fault.strip().replace("\n", "\n    ")
     program.write_text(FAULTY_EXPERIMENT.format(fault=indented, module=beside))

@@ -1,4 +1,4 @@
-"""Consensus documents made for tests: whole ones, of both flavours, as small as they may be."""
+"""Minimal consensus documents for tests: whole, and in both flavours."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ WEIGHTS: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class MadeRelay:
-    """A relay's entry; flags without Running and Valid, which all have."""
+    """A relay's entry; the flags Running and Valid, which all have, are left out."""
 
     weight: int
     flags: str = "Fast"
@@ -40,7 +40,7 @@ def document(
     valid_after: str = "2021-11-30 03:00:00",
     weights: Mapping[str, int] = WEIGHTS,
 ) -> str:
-    """The text of a consensus document; the signature in it is none."""
+    """The text of a consensus document, with an invalid signature."""
     entries = [_entry(number, relay, microdesc) for number, relay in enumerate(relays)]
     said = " ".join(f"{name}={value}" for name, value in sorted(weights.items()))
     return "\n".join(
@@ -74,7 +74,7 @@ def nickname(number: int) -> str:
 
 
 def identity(number: int) -> bytes:
-    """The relay's key's digest; in the order of the relays' numbers."""
+    """The digest of a relay's key; digests are in the order of the relays' numbers."""
     return number.to_bytes(2, "big") + hashlib.sha1(nickname(number).encode()).digest()[2:]
 
 

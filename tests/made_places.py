@@ -1,4 +1,4 @@
-"""Places made for tests, and measurements to make some from: as small as the files may be."""
+"""Minimal places for tests, and measurements to make places from."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ cc,cc,40.0
 
 
 def write_places(folder: Path, **changed: str) -> Path:
-    """Write them; `changed` has other texts by a file's name without its ending, "-" as "_"."""
+    """Write the files; `changed` has other contents, by name without ending and with _ for -."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in FILES.items():
         stem = name.removesuffix(".csv").replace("-", "_")
@@ -57,7 +57,7 @@ RELAYS = [MadeRelay(weight) for weight in range(10, 1010, 10)]
 
 
 def write_sources(folder: Path, names: Mapping[str, str]) -> None:
-    """Write measurements to files whose names are given by the options of `distil-places`."""
+    """Write measurements to files named by the options of `distil-places`."""
     capacities = {
         identity(number).hex().upper(): {"bandwidth_capacity": 1000 * relay.weight}
         for number, relay in enumerate(RELAYS)

@@ -1,6 +1,6 @@
-"""What an experiment leaves behind, made by hand: a run of two clients, of ten seconds.
+"""The record of an experiment, made by hand: a run of two clients, of ten seconds.
 
-Its numbers are worked out in test_results.
+test_results works out its figures.
 """
 
 import json
@@ -10,19 +10,11 @@ from typing import Any
 
 import polars
 
-from testbed.plan_model import Link, Plan
-from testbed.results import (
-    MachineFacts,
-    Summary,
-    publish,
-    staging,
-    write_results,
-)
-from testbed.results.checks import (
-    SAMPLE_INTERVAL_S,
-)
+from testbed.inside.traffic.tgen_log import STEPS
+from testbed.plan.connections import WATCHED_PAIR
+from testbed.plan.model import LEAST_SAMPLE_INTERVAL_S, Plan, PlannedLink
+from testbed.results import MachineFacts, Summary, publish, staging, write_results
 from testbed.results.tables import SCHEMAS
-from testbed.traffic.tgen_log import STEPS
 
 START_S = 1_800_000_000.0
 SCENARIO = """
@@ -38,9 +30,9 @@ FIRST_PORT = 40_000
 
 
 def stream(number: int, began_s: float, first_s: float, last_s: float, size: int, ok: bool) -> str:
-    """A line of TGen; the times are since START_S, then since the stream's beginning.
+    """A line of TGen; `began_s` is since START_S, the other times since the stream's beginning.
 
-    The answer comes right before the first byte, and took a quarter of the time until then.
+    The answer arrives with the first byte, a quarter of the time until then after the request.
     """
     now_us = round(1e6 * (began_s + last_s))
     steps_s = dict.fromkeys(STEPS, 0.001) | {
@@ -69,8 +61,13 @@ def heartbeat(at_s: float, received: int) -> str:
     )
 
 
-def reading(link: Link, turned: bool, when: str) -> dict[str, Any]:
-    """Nothing before; after, 20 000 packets of 1000 bytes and, on a lossy link, 20 lost."""
+def heartbeats(received: dict[int, int]) -> str:
+    """A heartbeat for each second of measuring, with the bytes received in some of them."""
+    return "".join(heartbeat(second, received.get(second, 0)) for second in range(1, 11))
+
+
+def reading(link: PlannedLink, turned: bool, when: str) -> dict[str, Any]:
+    """After measuring, 20 000 packets of 1000 bytes, and 20 lost on a lossy link; before, none."""
     count = 0 if when == "before" else 20_000
     sender, receiver = link.ends[::-1] if turned else link.ends
     return {
@@ -135,27 +132,18 @@ def round_trip(client: str, took_ms: float | None) -> dict[str, Any]:
 
 
 def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
-    shared = "1 connection, 2 circuits, at most 2 on one connection"
+    """The rows of each file in `raw/`."""
     return {
         "progress": [
-            {"time_s": START_S - 30, "step": "starting Tor", "done_s": 0.0, "of_s": 0.0},
-            {"time_s": START_S + 0.5, "step": "measuring", "done_s": 0.5, "of_s": 10.0},
-            {"time_s": START_S + 1.5, "step": "measuring", "done_s": 1.5, "of_s": 10.0},
-            {"time_s": START_S + 12, "step": "done", "done_s": 0.0, "of_s": 0.0},
+            progress(-30, "starting Tor"),
+            progress(0.5, "measuring", done_s=0.5, of_s=10.0),
+            progress(1.5, "measuring", done_s=1.5, of_s=10.0),
+            progress(12, "done"),
         ],
         "notes": [{"time_s": START_S, "text": "measuring began"}],
-        "checks": [
-            {
-                "name": "shared link before measuring",
-                "expected": shared,
-                "observed": shared,
-                "ok": True,
-                "value": {"connections": 1, "circuits": 2, "most_circuits_on_one_connection": 2},
-                "bound": {"connections": 1, "circuits": 2, "most_circuits_on_one_connection": 2},
-            }
-        ],
+        "checks": [shared_link_check()],
         "streams": [
-            stream_change("client1", "7", 0.0, "NEW", port=FIRST_PORT + 5),  # another one's
+            stream_change("client1", "7", 0.0, "NEW", port=FIRST_PORT + 5),  # another transfer's
             stream_change("client1", "1", 0.0, "NEW", port=FIRST_PORT),
             stream_change("client1", "7", 0.01, "SUCCEEDED", "9"),
             stream_change("client1", "1", 0.05, "SUCCEEDED", "3"),
@@ -174,22 +162,22 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
             round_trip("client2", 70.0),
             round_trip("client2", None),
         ],
+        "competing": [],
+        **samples(plan),
+    }
+
+
+def samples(plan: Plan) -> dict[str, list[dict[str, Any]]]:
+    """The rows of what is sampled: the shared link's connections, relays, queues and links."""
+    return {
         "sockets": [
-            socket_sample(SAMPLE_INTERVAL_S * number, node)
+            socket_sample(LEAST_SAMPLE_INTERVAL_S * number, node)
             for number in range(20)
             for node in plan.shared_link or ()
         ],
-        "competing": [],
+        "processors": [],
         "relays": [
-            {
-                "time_s": START_S + at_s,
-                "relay": relay,
-                "connections": connections,
-                "most_opened_to_one": 1,
-                "sockets": connections + 4,
-                "tor_memory_bytes": 2_000_000 + at_s,
-                "socket_memory_bytes": 1_000_000 * at_s,
-            }
+            relay_sample(at_s, relay, connections)
             for at_s in (0, 2)
             for relay, connections in (("middle1", 5), ("exit1", 2))
         ],
@@ -214,9 +202,43 @@ def raw_rows(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def progress(at_s: float, step: str, done_s: float = 0.0, of_s: float = 0.0) -> dict[str, Any]:
+    return {"time_s": START_S + at_s, "step": step, "done_s": done_s, "of_s": of_s}
+
+
+def shared_link_check() -> dict[str, Any]:
+    """Vanilla's, before measuring: both circuits share a connection."""
+    text = "1 connection, 2 circuits, at most 2 on one connection"
+    use = {"connections": 1, "circuits": 2, "most_circuits_on_one_connection": 2}
+    return {
+        "key": WATCHED_PAIR,
+        "name": "middle1 to exit1 before measuring",
+        "expected": text,
+        "observed": text,
+        "ok": True,
+        "value": use,
+        "bound": use,
+    }
+
+
+def relay_sample(at_s: int, relay: str, connections: int) -> dict[str, Any]:
+    return {
+        "time_s": START_S + at_s,
+        "relay": relay,
+        "connections": connections,
+        "most_opened_to_one": 1,
+        "sockets": connections + 4,
+        "tor_memory_bytes": 2_000_000 + at_s,
+        "socket_memory_bytes": 1_000_000 * at_s,
+    }
+
+
 def write_record(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
-    """What an experiment leaves. Of client1: a transfer of 2 s, one that failed, 0.6 MB of one
-    under way; of client2: a transfer of 4 s, and one that began after measuring had ended."""
+    """Write an experiment's files.
+
+    client1 has a transfer of 2 s, one that failed, and 0.6 MB of one under way; client2 has a
+    transfer of 4 s, and one that began after measuring.
+    """
     (folder / "raw").mkdir(parents=True, exist_ok=True)
     for name, lines in rows.items():
         text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -225,13 +247,12 @@ def write_record(folder: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
     (folder / "logs" / "tgen-client1.log").write_text(
         stream(0, -0.05, 0.2, 2.0, 5_000_000, ok=True)
         + stream(1, 2.0, 0.2, 1.0, 400_000, ok=False)
-        + heartbeat(5, 6_000_000)
+        + heartbeats({5: 6_000_000})
     )
     (folder / "logs" / "tgen-client2.log").write_text(
         stream(0, 0.0, 0.4, 4.0, 5_000_000, ok=True)
         + stream(1, 10.1, 0.3, 1.0, 5_000_000, ok=True)
-        + heartbeat(9, 5_000_000)
-        + heartbeat(10, 4_000_000)
+        + heartbeats({9: 5_000_000, 10: 4_000_000})
     )
     (folder / "logs" / "tor-exit1.log").write_text("a line\n")
     (folder / "plan.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""For tests: run directories with figures that can be worked out by hand, without an experiment."""
+"""Run directories for tests, whose numbers can be worked out by hand, without an experiment."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,29 +8,29 @@ from typing import Any
 
 import polars
 
-from testbed.plan import make_plan
+from testbed.asked.plans import make_plan
+from testbed.asked.scenario import is_sampled, scenario_file
 from testbed.results.manifest import FORMAT
 from testbed.results.tables import SCHEMAS
-from testbed.scenario import is_sampled, scenario_file
 
 START_S = 1_800_000_000.0
 TRANSFER_BYTES = 5_000_000
 BESIDE = 999.0
-"""Seconds or ms of everything that the clients do that don't run the model under test."""
+"""The seconds or ms of everything that other clients do than those under test."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A run in which the clients under test all see the same.
+    """A run in which all clients under test see the same.
 
     Attributes:
-        time_s: to the last byte of each of two whole transfers of 5 MB.
-        round_trip_ms: of the probes; None if none was answered.
-        stream_round_trip_ms: of each transfer; None as in runs that did not record it.
-        delivered_kb: what arrived in each second from the first byte of the first transfer on.
+        time_s: the time to last byte of each of two whole transfers of 5 MB.
+        round_trip_ms: the probes' round trip; None if none was answered.
+        stream_round_trip_ms: each transfer's round trip; None if the run did not record it.
+        delivered_kb: the kB that arrive in each second from the first transfer's first byte.
         window: the exit's congestion window, in segments.
-        changed: keys of the plan with other values than the scenario's.
-        made_by: what the manifest says of builds and the like; nothing of itself, as an old one.
+        changed: keys of the plan whose values differ from the scenario's.
+        made_by: the manifest's entries on builds and the like; empty as in old manifests.
     """
 
     variant: str = "vanilla"
@@ -49,7 +49,7 @@ class Made:
     made_by: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, results: Path) -> Path:
-        """The run's directory, where `run.py` puts it; beside it if that is there."""
+        """Write the run into a directory as `run.py` names it, or beside it if that exists."""
         folder = results / f"{self.scenario}-{self.traffic}" / self.variant / f"seed-{self.seed}"
         while folder.exists():
             folder = folder.with_name(f"{folder.name}-again")
@@ -72,9 +72,9 @@ class Made:
         return folder
 
     def plan(self) -> dict[str, Any]:
-        """The plan as the manifest has it; a variant of one's own is vanilla by another name."""
+        """The manifest's plan; an unknown variant is vanilla by another name."""
         known = self.variant if self.variant in ("vanilla", "pctls") else "vanilla"
-        drawn = is_sampled(scenario_file(self.scenario))  # its clients' models are its own
+        drawn = is_sampled(scenario_file(self.scenario))  # it has its own traffic models
         plan = make_plan(
             self.scenario,
             known,
@@ -85,7 +85,7 @@ class Made:
         return plan.model_dump(mode="json") | {"variant": self.variant, **self.changed}
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
-        """What the tables have."""
+        """The rows of the tables."""
         clients = self.plan()["traffic_by_client"]
         under_test = [client for client, model in clients.items() if model == self.traffic]
         return {
@@ -150,8 +150,8 @@ class Made:
         ]
 
     def summary(self) -> dict[str, Any]:
-        """A summary whose figures are of no use, so that a test sees who reads them."""
-        check = {"name": "shared link before measuring", "expected": "1", "observed": "2"}
+        """A summary with wrong numbers, so a test fails if they are used."""
+        check = {"name": "middle1 to exit1 before measuring", "expected": "1", "observed": "2"}
         nothing = {"mean": None, "sd": None, "median": None, "p95": None}
         return {
             "scenario": self.scenario,
@@ -174,3 +174,18 @@ class Made:
             "cost": {"virtual_s": 1.0, "wall_s": 1.0, "cpu_s": 1.0, "delivered_mb": 1.0},
             "notes": [],
         }
+
+
+@dataclass(frozen=True)
+class Recorded(Made):
+    """A run with given tables in place of the made ones."""
+
+    tables: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        return super().rows() | dict(self.tables)
+
+
+def at(second: float, **values: object) -> dict[str, Any]:
+    """A row at a second since measuring began."""
+    return {"time_s": START_S + second, **values}

@@ -31,7 +31,7 @@ LEAST = "5 s"
 both before as many seconds again are over."""
 LONGER = {
     "mctor-video": "10 s",
-    "mctor-upload": "12 s",
+    "mctor-upload": "20 s",
     "--network": "10 s",
 }
 """What needs more, by a word: more files at once, and a MB for the bench to divide by."""
@@ -60,6 +60,7 @@ COMPARED = 2
 """So many variants are compared, the first ones."""
 
 SCENARIO = {
+    r'^(topology = "sampled")$(?!(?s:.*)^warm_up = )': r'\1\nwarm_up = "2 s"',
     r"^relays( *)= \d+": r"relays\1= 4",
     r"^clients( *)= \d+": r"clients\1= 4",
     r"^servers( *)= \d+": r"servers\1= 1",
@@ -70,8 +71,9 @@ BATCH = {
     r"(?<== )\[\s*([^,\]]+?)\s*(,[^\]]*)?\]": r"[\1]",
     r"^duration = .*$": 'duration = "LEAST"',
 }
-"""What is replaced in the files of scenarios: larger networks; and in those of batches: tables
-between the first and the last one, and lists by their first values."""
+"""What is replaced in the files of scenarios: the warm-up that they have by default, larger
+networks; and in those of batches: tables between the first and the last one, and lists by their
+first values."""
 
 CALIBRATION = {
     r"^LOSSY_PACKETS = .*": "LOSSY_PACKETS = 5_000",
@@ -83,7 +85,7 @@ CALIBRATION = {
 }
 SALSA = {r"^LEAST_CIRCUITS = .*": "LEAST_CIRCUITS = 1"}
 MODULES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "calibrate": ("testbed/lab/calibration.py", CALIBRATION),
+    "calibrate": ("testbed/inside/calibration/*.py", CALIBRATION),
     "salsa": ("salsa/observed.py", SALSA),
 }
 """The same in modules, by command: fewer packets and a load of half a second; and circuits as few
@@ -163,8 +165,9 @@ def shorter(words: Sequence[str]) -> list[str]:
         words = [*operands[: 2 + COMPARED], *words[len(operands) :]]
     for file in files_of(words):
         replace(file, BATCH if "[[runs]]" in file.read_text(encoding="utf-8") else SCENARIO)
-    for module, rules in (MODULES[command],) if command in MODULES else ():
-        replace(FOLDER / module, rules)
+    for modules, rules in (MODULES[command],) if command in MODULES else ():
+        for module in FOLDER.glob(modules):
+            replace(module, rules)
     return words
 
 
@@ -236,11 +239,14 @@ def destinations(words: Sequence[str]) -> dict[Path, Path]:
     if words[0] not in MADE or {word for word in words if word[:2] == "--"} - {*LIKE_OTHERS}:
         return {}
     sys.path.insert(0, str(FOLDER))
-    from testbed import batch, cli, repeats
-    from testbed.plan import default_output, make_plan
+    from commands.__main__ import parser
+    from testbed import batch
+    from testbed.asked.output import default_output
+    from testbed.asked.plans import make_plan
     from testbed.results.made_by import files_sha256
+    from testbed.runs import repeats
 
-    given = cli._parser().parse_args(words)
+    given = parser(words).parse_args(words)
     if words[0] == "batch":
         read = batch.read_batch(given.file)
         directory = given.out or Path("results") / read.name
@@ -279,10 +285,12 @@ def keep_new(made: Mapping[Path, Path]) -> None:
 
 def stand_in(run: Path, words: Sequence[str]) -> None:
     """Let a run stand in for all that a comparison left out: later lines may read them."""
+    from testbed.asked.variant import read_variant
+
     seeds = int(values_of(words, "--runs")[0])
     for variant in operands_of(words)[2:]:
         for seed in range(1, seeds + 1):
-            folder = run.parent.parent / Path(variant).stem / f"seed-{seed}"
+            folder = run.parent.parent / read_variant(variant).name / f"seed-{seed}"
             if not folder.exists():
                 shutil.copytree(run, folder)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from shown_elsewhere import ELSEWHERE
 
-from testbed import cli
-from testbed.toml_file import PROJECT
+from commands.__main__ import parser
+from testbed.basics.toml_file import PROJECT
 
 DOCUMENTS = sorted(
     path
@@ -138,7 +138,7 @@ def understood(words: Sequence[str]) -> bool:
     arguments = words[list(words).index(CALL) + 1 :]
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
         try:
-            cli._parser().parse_args(arguments)
+            parser(arguments).parse_args(arguments)
         except SystemExit as end:
             return end.code == 0  # --help
     return True

@@ -27,7 +27,12 @@ ELSEWHERE = (
     Elsewhere(
         lines=(ON_HOST, f"vagrant ssh -c 'cd /vagrant && {ON_HOST}'"),
         why="needs root, and a kernel with netem",
-        test="test_host.py::test_what_the_documents_show",
+        test="test_host_for_real.py::test_what_the_documents_show",
+    ),
+    Elsewhere(
+        lines=("./run.py calibrate --processor",),
+        why="keeps what it measured for this host",
+        test="test_relay_costs.py::test_what_the_document_shows",
     ),
     Elsewhere(
         lines=("vagrant up",),

@@ -14,10 +14,10 @@ from made_places import write_sources
 from made_runs import Made
 from shown import Shown
 
-from testbed.toml_file import PROJECT
+from testbed.basics.toml_file import PROJECT
 
 GENERATOR = """#!/bin/sh
-exec {python} -m testbed.traffic.tgen "$@"
+exec {python} -m testbed.inside.traffic.tgen "$@"
 """
 GIT = ("git", "-c", "user.name=test", "-c", "user.email=test@localhost")
 MOMENTS = (
@@ -52,7 +52,7 @@ class RealRun:
 TWO_CLIENTS = RealRun("SharedDropping", "pctls", 4, ("parameters.clients=2",))
 DRAWN = RealRun(
     *("SmallNetwork", "vanilla", 20),
-    ("network.relays=4", "network.clients=6", "network.servers=1"),
+    ("network.relays=4", "network.clients=6", "network.servers=1", "warm_up=0 s"),
 )
 """In 20 s some of its pages come to their end."""
 
@@ -79,12 +79,6 @@ def _one(document: str, path: str, run: RealRun = TWO_CLIENTS) -> Input:
     return Input(document, path, runs={path: run})
 
 
-_THREE_NETWORKS = {
-    f"results/Network19to1/{variant}/seed-{seed}": DRAWN
-    for variant in ("vanilla", "pctls")
-    for seed in (1, 2, 3)
-}
-
 INPUTS = (
     Input("consensuses/README.md", "distil", "consensuses"),
     Input("docs/batch.md", "results/kept/hydra", "kept_runs"),
@@ -92,6 +86,7 @@ INPUTS = (
     Input("docs/commands.md", "tables results/", "made_runs"),
     Input("docs/commands.md", "report results/", "made_runs"),
     _one("docs/commands.md", "results/NoDropping/vanilla/seed-1"),
+    _one("docs/commands.md", "results/SharedDropping/vanilla/seed-1"),
     _one("docs/determinism.md", "results/SharedDropping/pctls/seed-1"),
     Input("docs/measurements.md", "path/to/tgen", "generator"),
     _one("docs/measurements.md", "results/SharedDropping/vanilla/seed-1"),
@@ -105,7 +100,6 @@ INPUTS = (
         *("docs/mitigations.md", "compare SmallNetwork $variant"),
         runs={"results/SmallNetwork/pctcp/seed-1": DRAWN},
     ),
-    Input("docs/networks.md", "Path(sys.argv[1], variant", runs=_THREE_NETWORKS),
     Input("docs/performance.md", "Network150.toml Network300.toml", "networks"),
     Input("docs/performance.md", "salsa month", "month"),
     _one("docs/results.md", "results/NoDropping/no-delay/seed-1"),

@@ -1,4 +1,4 @@
-"""Debian's archive as this machine's apt has it: addresses, and what its signed indexes name."""
+"""Debian's archive as this machine's apt knows it: its addresses, and its signed indexes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,15 +7,16 @@ import pytest
 from loopback_archive import Archives, Named, serving
 from test_setup import program
 
-from testbed.errors import TestbedError
-from testbed.setup import archives, steps
+from testbed.basics import steps
+from testbed.basics.errors import TestbedError
+from testbed.setup import archives
 
 ARCHIVE = "http://archive.example/debian/"
 POOL = "pool/main/t/toy"
 TOY = Named("2.2.1-1", f"{POOL}/toy_2.2.1.orig.tar.xz")
 
 
-# Which archive
+# Which archive is used.
 
 
 def test_main_archive_is_chosen_among_others() -> None:
@@ -36,7 +37,7 @@ def test_field_that_apt_left_as_it_was_counts_as_empty() -> None:
 
 
 def test_mirrors_of_a_list_are_archives(tmp_path: Path) -> None:
-    """As Debian's images for clouds have it."""
+    """Debian's cloud images have one."""
     (tmp_path / "mirrors.list").write_text(f"# ours\n{ARCHIVE}\npriority.example\tpriority:2\n")
     line = f"mirror+file:{tmp_path}/mirrors.list/|bookworm|main|Debian|Debian"
     assert archives.choose_archives([line]) == [ARCHIVE, "priority.example/"]
@@ -55,12 +56,12 @@ def test_unreadable_apt_state_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
         archives.debian_archives()
 
 
-# What its signed indexes name
+# The releases in its signed indexes.
 
 
 @pytest.fixture
 def served(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archives]:
-    """An archive without anything."""
+    """An empty archive."""
     with serving({}, tmp_path, monkeypatch) as served:
         yield served
 
@@ -104,7 +105,7 @@ def test_an_index_that_nobody_trusted_has_signed_is_no_index(
     else:
         index = "/debian/dists/unstable/main/source/Sources"
         served.files[index] = served.files[index].replace(b"2.2.1", b"2.2.2")
-    with pytest.raises(TestbedError, match="no index of Debian's sources can be had; the log is"):
+    with pytest.raises(TestbedError, match="no index of Debian's sources is available; the log is"):
         named(progress)
 
 

@@ -1,4 +1,4 @@
-"""Bandwidth weights against examples worked out by hand, and against the authorities' own."""
+"""Bandwidth weights, against examples worked out by hand and against the authorities' own."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from testbed.network.finding import read_consensuses
 
 SCALE = 10_000
 
-# With the totals as authorities have them: the relays', and 1 each, with which they begin.
+# The totals as authorities have them: the relays', and 1 for each class.
 BY_HAND = {
     # 1: E and G are at least T/3. Wee = (E+G+M)/3E = 90/120, Wmg = (2G-E-M)/3G = 30/120.
     "1": (Totals(40, 10, 40, 10), {"Wgg": 7500, "Wee": 7500, "Wgd": 3333, "Wed": 3333}),
@@ -23,7 +23,7 @@ BY_HAND = {
     # 3a: E+D is below T/3. Wmg = (G-M)/2G = 40/120.
     "3a, exits": (Totals(60, 20, 10, 10), {"Wgg": 6667, "Wee": SCALE, "Wgd": 0, "Wed": SCALE}),
     "3a, guards": (Totals(10, 20, 60, 10), {"Wgg": SCALE, "Wee": 6667, "Wgd": SCALE, "Wed": 0}),
-    # Middles have more than guards: all guards stay what they are.
+    # Middles have more weight than guards, so all guards stay guards.
     "3a, middles": (Totals(35, 50, 10, 5), {"Wgg": SCALE, "Wee": SCALE, "Wgd": 0, "Wed": SCALE}),
     # 3b: Wgg = (G+M)/2G = 50/80, Wed = (D-2E+G+M)/3D = 70/120, the rest of D in halves.
     "3b, exits": (Totals(40, 10, 10, 40), {"Wgg": 6250, "Wee": SCALE, "Wed": 5833, "Wgd": 2083}),
@@ -57,16 +57,16 @@ def test_where_there_is_enough_all_positions_get_a_third(case: str) -> None:
 
 
 def test_where_authorities_write_none_there_are_none() -> None:
-    """Case 2b, and middles have more than a third."""
+    """Case 2b with more than a third of the weight in middles."""
     assert bandwidth_weights(of_relays(Totals(20, 40, 25, 15))) == {}
 
 
 def of_relays(of: Totals) -> Totals:
-    """Without what authorities begin with."""
+    """Totals without the authorities' initial 1."""
     return Totals(*(total - FIRST_TOTAL for total in of))
 
 
-# What networkstatus_compute_bw_weights_v10() of Tor 0.4.9.11 gives for these and 1 each.
+# Results of networkstatus_compute_bw_weights_v10() in Tor 0.4.9.11, for these totals and 1 each.
 OF_TOR = {
     Totals(0, 10, 10, 10): {"Wgg": SCALE, "Wgd": 9394, "Wmd": 303, "Wee": SCALE, "Wed": 303},
     Totals(10, 10, 0, 10): {"Wgg": SCALE, "Wgd": 303, "Wmd": 303, "Wee": SCALE, "Wed": 9393},
@@ -83,12 +83,12 @@ OF_TOR = {
 
 @pytest.mark.parametrize("of", OF_TOR)
 def test_small_totals_as_tor_computes_them(of: Totals) -> None:
-    """With the 1 that each class begins with: no class is empty, and it shows in the last digit."""
+    """The initial 1 leaves no class empty, and shows in the last digit."""
     weights = bandwidth_weights(of)
     assert {name: weights[name] for name in ("Wgg", "Wgd", "Wmd", "Wee", "Wed")} == OF_TOR[of]
 
 
 @pytest.mark.parametrize("consensus", read_consensuses(distilled.names()), ids=lambda one: one.name)
 def test_as_the_authorities_computed_them(consensus: Consensus) -> None:
-    """Each consensus carries the line "bandwidth-weights" of its day: to the last digit."""
+    """The weights equal each consensus's line "bandwidth-weights" to the last digit."""
     assert bandwidth_weights(totals(consensus)) == consensus.bandwidth_weights

@@ -1,4 +1,4 @@
-"""The bench's network on the bare host: nothing of it can leave the loopback, and it delivers."""
+"""The bench's network on the bare host: no packet can leave the loopback, and it delivers."""
 
 import ipaddress
 import re
@@ -11,15 +11,15 @@ import psutil
 import pytest
 from rich.console import Console
 
-from testbed import bare_host
-from testbed.bare_host import BareCost, deliver_on_bare_host, on_loopback
-from testbed.bench import Bench
-from testbed.errors import TestbedError
-from testbed.plan import make_plan
-from testbed.runner import plan_need
+from testbed.asked.plans import make_plan
+from testbed.basics.errors import TestbedError
+from testbed.inside.tor.configuration import AuthorityIdentity, TorFiles, torrc
+from testbed.runs import bare_host
+from testbed.runs.bare_host import BareCost, deliver_on_bare_host, on_loopback
+from testbed.runs.bench import Bench
+from testbed.runs.runner import plan_need
 from testbed.setup.builds import Build
 from testbed.setup.ready import ensure_ready
-from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
 
 ADDRESS = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
 LOOPBACK = ipaddress.IPv4Network("127.0.0.0/8")
@@ -44,7 +44,7 @@ def test_every_address_of_every_torrc_is_the_loopbacks(tmp_path: Path, scenario:
         ]
         (authority,) = [line for line in lines if line.startswith("DirAuthority")]
         assert " ".join(ADDRESS.findall(authority)) == plan.nodes_with("authority")[0].address
-        # On one loopback two of the same port would meet.
+        # On one loopback two of the same port would collide.
         socks = [line for line in lines if line.startswith("SocksPort") and "unix" not in line]
         wanted = f"SocksPort {node.address}:9050" if node.role == "client" else "SocksPort 0"
         assert socks == [wanted]
@@ -87,13 +87,13 @@ def test_a_tor_that_does_not_start_is_named(
 
 
 def addresses_of(program: psutil.Process) -> set[str]:
-    """Of both ends of its sockets."""
+    """The addresses of both ends of its sockets."""
     sockets = program.net_connections("inet")
     return {end.ip for one in sockets for end in (one.laddr, one.raddr) if end}
 
 
 def interfaces_of(program: psutil.Process) -> set[str]:
-    """Of its network."""
+    """The name of its network namespace."""
     lines = Path(f"/proc/{program.pid}/net/dev").read_text().splitlines()
     return {line.partition(":")[0].strip() for line in lines[2:]}
 
@@ -136,7 +136,7 @@ def test_it_delivers_and_opens_nothing_but_the_loopback(
     assert 20 <= cost.delivered_mb < 200
     assert 0 < cost.cpu_s < 2 * took_s
     assert cost.wall_s == pytest.approx(took_s, abs=2)
-    # Of 1500 at most, half are acknowledgements.
+    # At most 1500 bytes each, and half of them are acknowledgements.
     assert cost.packet_bytes < 1500 if single_packets else cost.packet_bytes > 2000
     if own_network:
         assert seen == {"lo"}

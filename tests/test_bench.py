@@ -1,8 +1,9 @@
-"""The bench's reading of strace's tables; the bench itself is run by hand, it takes minutes."""
+"""How the bench reads strace's tables; test_shown_commands carries it out."""
 
 from pathlib import Path
 
-from testbed.bench import _calls, _commonest
+from commands.bench import _commonest
+from testbed.runs.bench import _calls
 
 TABLE = """% time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ----------------

@@ -1,6 +1,6 @@
-"""The cache of builds: keys, all or nothing, one at a time, and what decides a Tor or a kernel.
+"""The cache of builds: keys, whole builds or none, one at a time, and the inputs of Tor and kernel.
 
-No compiler runs here; the real builds are used by the experiments' tests.
+No compiler runs here; the experiments use the real builds.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from waiting import is_running, wait_for
 
-from testbed.errors import InputError, TestbedError
+from testbed.basics.errors import InputError, TestbedError
+from testbed.basics.steps import Progress, run_logged
 from testbed.setup import builds, kernel, sources, tor
 from testbed.setup.builds import Build, Ingredient, Recipe
-from testbed.setup.steps import Progress, run_logged
 
 PROJECT = Path(__file__).resolve().parent.parent
 RECIPE = Recipe(
@@ -32,13 +32,13 @@ RECIPE = Recipe(
     steps=1,
     patches=(Ingredient("a.patch", "1" * 64), Ingredient("b.patch", "2" * 64)),
 )
-# Builds the toy in a process of its own; says so when it has begun, and takes some time.
+# Builds the toy in a process of its own; reports when it has begun, and takes some time.
 BUILDER = """
 import sys, time
 from pathlib import Path
 sys.path[:0] = [{project!r}, {project!r} + "/tests"]
 from testbed.setup import builds
-from testbed.setup.steps import Progress
+from testbed.basics.steps import Progress
 from test_builds import RECIPE
 
 def make(folder, log):
@@ -141,7 +141,7 @@ def test_killed_build_looks_unfinished_and_is_swept(
     assert builds.finished(RECIPE) is None
     assert builds.all_finished() == []
 
-    # Also a partial of another version of the same thing goes.
+    # An unfinished build of another version is removed, too.
     build = builds.build(dataclasses.replace(RECIPE, version="2.0"), make_toy, progress)
     assert [path for path in (cache / "builds").iterdir() if path.is_dir()] == [build.folder]
     assert build.product("product").read_text() == "whole"
@@ -226,6 +226,7 @@ def test_failed_program_names_the_log_and_shows_its_tail(tmp_path: Path) -> None
     assert str(log) in str(caught.value)
 
 
+@pytest.mark.alone
 def test_interrupt_ends_the_programs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
@@ -233,7 +234,7 @@ def test_interrupt_ends_the_programs(tmp_path: Path) -> None:
         # A shell's background job ignores Ctrl-C, and so would its children.
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from pathlib import Path\n"
-        "from testbed.setup.steps import run_logged\n"
+        "from testbed.basics.steps import run_logged\n"
         f"run_logged(['sh', '-c', 'echo $$; sleep 300 & echo $!; wait'], Path({str(log)!r}))\n"
     )
     runner = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
@@ -291,7 +292,7 @@ def test_local_tree_without_configure_says_autogen(tor_tree: Path, progress: Pro
 def test_local_tree_copied_without_its_times_is_bad_input(
     tor_tree: Path, progress: Progress
 ) -> None:
-    """`make` would call automake then, and fail where there is none."""
+    """`make` would run automake then, and fail without it."""
     os.utime(tor_tree / "configure.ac", (2e9, 2e9))
     with pytest.raises(InputError, match=r"configure is older than configure\.ac: .*cp -a"):
         tor.tor_recipes(tor.TorSource(tor_tree), [])[0]
@@ -332,7 +333,7 @@ def test_toy_tor_builds_plain_and_patched(
 def test_toy_tor_that_a_patch_does_not_fit(
     tor_tree: Path, progress: Progress, tmp_path: Path
 ) -> None:
-    """It is told in one line, and nothing half-done stays."""
+    """The error is one line, and nothing unfinished stays."""
     (tor_tree / "configure").write_text(
         "#!/bin/sh\nprintf '%%:\\n\\tmkdir -p $(@D) && touch $@\\n' > Makefile\n"
     )

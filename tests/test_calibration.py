@@ -1,4 +1,4 @@
-"""The calibration: what it judges right and wrong, and that in the machine it finds both."""
+"""The calibration: its judgements, and that it finds right and wrong links in the machine."""
 
 import io
 import json
@@ -11,30 +11,29 @@ from machine import run_inside
 from rich.console import Console
 from scipy.stats import binom
 
-from testbed.errors import TestbedError
-from testbed.lab.calibration import (
+from commands.calibrate import print_calibration
+from testbed.basics.errors import TestbedError
+from testbed.inside.calibration.counts import CalibratedDirection, LoadCounts
+from testbed.plan.model import PlannedLink
+from testbed.plan.network import Shape
+from testbed.results.calibration import (
     CONFIDENCE,
-    CalibratedDirection,
-    LoadCounts,
     Measured,
     judge,
     lost_packets_interval,
-    print_calibration,
     read_calibration,
 )
-from testbed.network.model import Shape
-from testbed.plan_model import Link
 
 SENT = 110_000
 WINDOW_S = 10_000 * 1514 * 8 / 300e6
-"""In which 300 Mbit/s are 10 000 frames of 1514 bytes."""
+"""The time that 10 000 frames of 1514 bytes take at 300 Mbit/s."""
 
 
 def counts(
     loss: float = 0.001, lost: int = 110, *, bundles: bool = False, **changes: object
 ) -> CalibratedDirection:
     shape = Shape(rate_bit_per_s=300_000_000, delay_ms=12.5, loss=loss, bundles=bundles)
-    link = Link(
+    link = PlannedLink(
         ends=("middle1", "exit1"),
         roles=("middle", "exit"),
         there=shape,
@@ -63,7 +62,7 @@ def wrong(rows: list[Measured]) -> list[str]:
     return [row.what for row in rows if not row.ok]
 
 
-def test_a_right_direction_has_all_four_properties() -> None:
+def test_a_correct_direction_has_all_four_properties() -> None:
     rows = judge([counts()])
     assert wrong(rows) == []
     names = ["delay_ms", "rate_bit_per_s", "loss", "bundled_segments"]
@@ -83,35 +82,35 @@ def test_a_right_direction_has_all_four_properties() -> None:
         ({"bundled_segments": 1}, "bundled_segments"),
     ],
 )
-def test_what_is_off_by_more_than_allowed_is_wrong(change: dict[str, Any], what: str) -> None:
+def test_deviations_beyond_the_tolerance_are_wrong(change: dict[str, Any], what: str) -> None:
     assert wrong(judge([counts(**change)])) == [what]
 
 
-def test_what_is_off_by_less_is_right() -> None:
+def test_smaller_deviations_are_right() -> None:
     near = counts(delays_ms=(12.59, 12.59, 12.59), rate_packets=9_910)
     assert wrong(judge([near])) == []
 
 
 def test_a_rate_counted_without_frame_headers_would_be_found() -> None:
-    """1514 bytes of frame are 1500 of IP: 0.93 %; without IP and UDP either, 2.8 %."""
+    """A frame of 1514 bytes has 1500 of IP, 0.93 % less; without IP and UDP it is 2.8 % less."""
     payload_only = round(10_000 * 1472 / 1514)
     assert wrong(judge([counts(rate_packets=payload_only)])) == ["rate_bit_per_s"]
 
 
-def test_one_packet_lost_where_nothing_may_be_is_wrong() -> None:
+def test_one_packet_lost_on_a_lossless_link_is_wrong() -> None:
     assert wrong(judge([counts(loss=0.0, lost=0)])) == []
     assert wrong(judge([counts(loss=0.0, lost=1)])) == ["loss"]
     # More arrived than were sent: something else was on the link.
     assert wrong(judge([counts(loss=0.0, lost=-1)])) == ["loss"]
 
 
-def test_the_interval_of_lost_packets_is_the_binomial_one() -> None:
+def test_the_interval_of_lost_packets_is_binomial() -> None:
     least, most = lost_packets_interval(SENT, 0.001, CONFIDENCE)
     below, above = binom.cdf(least - 1, SENT, 0.001), binom.sf(most, SENT, 0.001)
     assert below <= 0.005 < binom.cdf(least, SENT, 0.001)
     assert above <= 0.005 < binom.sf(most - 1, SENT, 0.001)
     assert wrong(judge([counts(lost=most)])) == []
-    # The direction, and the sum over this one direction.
+    # One for the direction, and one for the sum over this only direction.
     assert wrong(judge([counts(lost=most + 1)])) == ["loss", "loss"]
 
 
@@ -130,12 +129,12 @@ def test_losses_of_different_links_are_pooled_apart() -> None:
     assert wrong(rows) == []
 
 
-def test_what_a_queue_dropped_the_link_has_not_lost() -> None:
+def test_packets_dropped_by_the_queue_are_not_losses_of_the_link() -> None:
     assert wrong(judge([counts(arrived_packets=SENT - 110 - 500, dropped_by_queue=500)])) == []
 
 
 def in_bundles(lost: int = 55, segments_lost: int = 110, **changes: object) -> CalibratedDirection:
-    """Two segments a bundle, on average, of which each thousandth is lost."""
+    """Return counts of bundles with two segments on average, of which every thousandth is lost."""
     passed = SENT // 2 - lost
     right = counts(bundles=True).model_copy(
         update={
@@ -160,7 +159,7 @@ def test_bundles_are_lost_as_one() -> None:
     assert "bundled_segments" not in by_name
 
 
-def test_the_interval_of_lost_bundles_is_that_of_bundles() -> None:
+def test_the_interval_of_lost_bundles_counts_bundles() -> None:
     least, most = lost_packets_interval(SENT // 2, 0.001, CONFIDENCE)
     assert most / (SENT // 2) > lost_packets_interval(SENT, 0.001, CONFIDENCE)[1] / SENT
     assert wrong(judge([in_bundles(lost=least), in_bundles(lost=most)])) == []
@@ -175,12 +174,12 @@ def test_the_interval_of_lost_bundles_is_that_of_bundles() -> None:
         ({"passed_bundles": SENT - 110, "arrived_packets": SENT - 110}, "segments_per_bundle"),
     ],
 )
-def test_bundles_that_are_none_are_wrong(change: dict[str, Any], what: str) -> None:
+def test_bundles_that_did_not_cross_as_one_are_wrong(change: dict[str, Any], what: str) -> None:
     assert what in wrong(judge([in_bundles(**change)]))
 
 
 def test_segments_are_not_counted_where_the_queue_drops_bundles() -> None:
-    """It counts what it drops, and not how many segments that were."""
+    """A queue counts dropped bundles, and not their segments."""
     rows = judge([in_bundles(dropped_by_queue=3)])
     assert "segment_loss" not in [row.what for row in rows]
 
@@ -196,7 +195,7 @@ def loaded(most_ms: float = 40.0) -> CalibratedDirection:
     return counts(load=load)
 
 
-def test_what_waits_under_a_full_load_is_shown_and_held_against_the_queues_length() -> None:
+def test_the_queue_under_a_full_load_is_shown_and_compared_with_its_length() -> None:
     rows = judge([loaded()])
     assert wrong(rows) == []
     seen = {row.what: row.observed for row in rows}
@@ -207,11 +206,11 @@ def test_what_waits_under_a_full_load_is_shown_and_held_against_the_queues_lengt
     # A thousand frames at 300 Mbit/s take 40.4 ms.
     assert wrong(judge([loaded(most_ms=41.5)])) == ["queue_delay_max_ms"]
     console = Console(file=io.StringIO(), width=80)
-    assert print_calibration(console, rows)
+    print_calibration(console, rows)
     assert "fifo   middle1 to exit1  20.00   30.00" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_what_was_counted_is_read_back(tmp_path: Path) -> None:
+def test_counts_are_read_back(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     file = tmp_path / "raw" / "calibration.jsonl"
     file.write_text(f"{counts().model_dump_json()}\n{counts(lost=0).model_dump_json()}\n")
@@ -220,18 +219,19 @@ def test_what_was_counted_is_read_back(tmp_path: Path) -> None:
     assert json.loads(json.dumps(asdict(rows[0])))["tolerance"] == [12.4, 12.6]
 
 
-def test_a_calibration_that_was_cut_short_is_no_result(tmp_path: Path) -> None:
+def test_an_incomplete_calibration_has_no_result(tmp_path: Path) -> None:
     with pytest.raises(TestbedError, match=r"calibration\.jsonl is missing"):
         read_calibration(tmp_path)
 
 
-def test_the_table_says_what_is_wrong() -> None:
+def test_the_table_marks_what_is_wrong() -> None:
     console = Console(file=io.StringIO(), width=200)
-    assert print_calibration(console, judge([counts()]))
-    assert not print_calibration(console, judge([counts(rate_packets=9_800)]))
+    for rows in (judge([counts()]), judge([counts(rate_packets=9_800)])):
+        print_calibration(console, rows)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "300.00 / 300 " in text
     assert "294.00 / 300 " in text
+    assert text.count("All links are as the scenario says.") == 1
     assert "0.1000 / 0.1 (" in text
 
 
@@ -249,8 +249,8 @@ exit-server = { queue_in_sender = true }
 
 CALIBRATE = """
 from pathlib import Path
-from testbed.lab.calibration import run_calibration
-from testbed.plan import make_plan
+from testbed.inside.calibration.counting import run_calibration
+from testbed.asked.plans import make_plan
 
 here = Path(__file__).parent
 plan = make_plan(str(here.parent / "links.toml"), "vanilla")
@@ -275,7 +275,7 @@ def test_the_labs_links_do_what_the_scenario_says(tmp_path: Path) -> None:
 
 @pytest.mark.experiment
 def test_bundles_of_segments_are_found(tmp_path: Path) -> None:
-    """The lab without its `gso_max_segs 1`: netem would drop bundles, not packets."""
+    """Without `gso_max_segs 1` netem would drop bundles and not packets."""
     rows = calibrated(tmp_path, ", gso_max_segs=64")
     bundled = [row for row in rows if row.what == "bundled_segments"]
     assert len(bundled) == 2 * 6
@@ -284,8 +284,8 @@ def test_bundles_of_segments_are_found(tmp_path: Path) -> None:
 
 QUEUES = """
 from pathlib import Path
-from testbed.lab.calibration import run_calibration
-from testbed.plan import make_plan
+from testbed.inside.calibration.counting import run_calibration
+from testbed.asked.plans import make_plan
 
 here = Path(__file__).parent
 plan = make_plan(str(here.parent / "links.toml"), "vanilla")
@@ -308,7 +308,7 @@ run_calibration(plan.model_copy(update={"links": tuple(links)}), here)
 
 @pytest.fixture(scope="module")
 def queues(tmp_path_factory: pytest.TempPathFactory) -> list[Measured]:
-    """A link of each queue discipline, and one of bundles."""
+    """The calibration of a link for each queue discipline, and of one with bundles."""
     folder = tmp_path_factory.mktemp("queues")
     (folder / "links.toml").write_text(SCENARIO)
     run_inside(QUEUES, folder / "machine")
@@ -319,20 +319,20 @@ def queues(tmp_path_factory: pytest.TempPathFactory) -> list[Measured]:
 @pytest.mark.parametrize(
     ("queue", "least_ms", "most_ms"),
     [
-        # What four streams without delay keep under way at least is a good part of it: some
-        # packets each, of 1.2 ms.
+        # Much of it is what four streams without delay have under way at least: a few packets
+        # each, which take 1.2 ms.
         ("fq_codel", 2, 30),
         ("codel", 10, 50),
         ("pie", 5, 30),
         ("cake", 2, 15),
-        # Nothing but its length: 127 packets of 1.2 ms.
+        # Limited only by its length: 127 packets of 1.2 ms.
         ("sfq", 100, 154),
     ],
 )
 def test_each_queue_discipline_keeps_its_delay(
     queues: list[Measured], queue: str, least_ms: float, most_ms: float
 ) -> None:
-    """And the link its own: what is in the delay line is not in the queue."""
+    """The link keeps its delay, too: packets in the delay line are not in the queue."""
     rows = [row for row in queues if row.queue == queue]
     assert [row for row in rows if not row.ok] == []
     assert {row.what for row in rows} >= {"delay_ms", "rate_bit_per_s", "loss"}
@@ -340,7 +340,7 @@ def test_each_queue_discipline_keeps_its_delay(
     assert len(medians_ms) == 2
     assert all(least_ms <= median_ms <= most_ms for median_ms in medians_ms), medians_ms
     others_ms = [row.observed for row in rows if row.what == "datagram_delay_ms"]
-    if queue in ("fq_codel", "cake", "sfq"):  # flows have queues of their own
+    if queue in ("fq_codel", "cake", "sfq"):  # each flow has its own queue
         assert all(other_ms < least_ms for other_ms in others_ms), others_ms
 
 

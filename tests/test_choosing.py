@@ -1,6 +1,6 @@
-"""Which release is built: an archive on loopback has one of those that may be, and not the others.
+"""Which release is built, if an archive on loopback has only some of the possible ones.
 
-What is built there are toys, in the same steps as Tor and the kernel.
+Toys are built, by the same steps as Tor and the kernel.
 """
 
 import hashlib
@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from loopback_archive import DEBIAN, Archives, Named, serving, write_pins
 
-from testbed.errors import TestbedError
+from testbed.basics.errors import TestbedError
+from testbed.basics.steps import Progress
 from testbed.setup import builds, kernel, releases, tor
-from testbed.setup.steps import Progress
 
 KERNELS = ("2.2.8", "2.1.8", "1.12.107")
-"""Pinned, in this order."""
+"""The pinned releases, in their order."""
 NEWER = ("2.2.13", "2.1.9", "1.12.117")
-"""Of the same series, as an index names them."""
+"""Releases of the same series, as in an index."""
 TOR, NEWER_TOR = "0.4.9.11", "0.4.9.15"
 
 MAKEFILE = "tinyconfig:\n\ttouch .config\nolddefconfig:\nlinux: version\n\tcp /bin/true linux\n"
@@ -39,7 +39,7 @@ def path_of(project: str, version: str) -> str:
 
 
 def tarball(project: str, version: str) -> bytes:
-    """A release that builds in a moment, and is what its version says."""
+    """A release that builds in a moment; its product contains its version."""
     files = {"version": f"any\n{version}\n", "Makefile": MAKEFILE}
     if project == "tor":
         files |= {"configure": CONFIGURE}
@@ -56,7 +56,7 @@ def tarball(project: str, version: str) -> bytes:
 def archive(
     own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> "Iterator[Archive]":
-    """An archive that has no release yet; a test says what it has."""
+    """An archive without releases, until a test adds some."""
     monkeypatch.delenv("HYDRA_KERNEL", raising=False)
     monkeypatch.setattr(builds, "ROOM_BYTES", 0)
     monkeypatch.setattr(kernel, "FOLDER", tmp_path / "patches")
@@ -80,14 +80,14 @@ def archive(
 
 @dataclass
 class Archive:
-    """The archive, whose index names all newer releases, there or not."""
+    """The archive, whose index lists all newer releases, whether it has them or not."""
 
     served: Archives
     folder: Path
     monkeypatch: pytest.MonkeyPatch
 
     def has(self, project: str, *versions: str) -> None:
-        """Let it have these releases, and no other."""
+        """Let the archive have these releases, and no others."""
         self.served.files = {
             f"{DEBIAN}{path_of(project, version)}": tarball(project, version)
             for version in versions
@@ -101,7 +101,7 @@ class Archive:
 
 
 def built_kernel() -> tuple[builds.Build, str]:
-    """The kernel, and what is said of its release."""
+    """The kernel's content, and the message about its release."""
     return kernel.kernel_build(Progress(io.StringIO())), str(kernel.choice())
 
 
@@ -113,7 +113,7 @@ def test_the_only_kernel_that_can_be_had_is_taken_and_said(version: str, archive
     first = version == KERNELS[0]
     reason = "the first choice" if first else f"no place has linux {KERNELS[0]}"
     assert said.startswith(f"linux {version} is in use: {reason}")
-    # From now on it is there, and nobody is asked.
+    # Now it is in the cache, and the archive isn't asked again.
     archive.served.files.clear()
     archive.served.asked.clear()
     assert built_kernel() == (build, said)

@@ -1,11 +1,12 @@
-"""The commands as a user types them: exit status, one clear line for bad input, what is printed.
+"""The commands as a user types them: exit statuses, one clear line for bad input, and output.
 
-No machine runs: where a run is needed, what it records is made here. Real ones are elsewhere.
+No machine runs: where a run is needed, its record is made here. Real runs are elsewhere.
 """
 
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import (
+from command_line import (
     RUN,
     FakeMachine,
     Panicking,
@@ -25,15 +26,16 @@ from commands import (
 from made_record import SCENARIO
 from made_runs import Made
 
-from testbed import cli, runner
-from testbed.check import Check
+from testbed.asked.scenario import SCENARIOS
+from testbed.asked.variant_name import TOR_CONFIGS
+from testbed.basics.check import Check
+from testbed.basics.ending import FAILED, INTERRUPTED, PREMISE_FAILED, VALID
+from testbed.basics.toml_file import names_in
+from testbed.inside.traffic.models import MODELS
 from testbed.machines.watching import Usage
 from testbed.results import directory
-from testbed.scenario import SCENARIOS
+from testbed.runs import runner
 from testbed.setup.builds import Build
-from testbed.toml_file import names_in
-from testbed.traffic.models import MODELS
-from testbed.variant import TOR_CONFIGS
 
 
 def scenario_with(right: str, wrong: str) -> None:
@@ -56,7 +58,7 @@ def scenario_with(right: str, wrong: str) -> None:
         ("scenario NoDropping --duration 90m", '--duration "90m"'),
         ("scenario NoDropping --duration=-5", "is negative"),
         ("scenario NoDropping --seed one", "argument --seed: invalid int value: 'one'"),
-        ("scenario NoDropping --seed=-1", "--seed -1 is no whole number from 0"),
+        ("scenario NoDropping --seed=-1", "--seed -1 is not a whole number from 0"),
         ("scenario NoDropping --machine cloud", "argument --machine: invalid choice: 'cloud'"),
         ("scenario NoDropping --tgen tgenn", '--tgen "tgenn": there is no such program'),
         ("scenario NoDropping --tgen Mine.toml", "is not executable: `chmod +x Mine.toml`"),
@@ -69,6 +71,8 @@ def scenario_with(right: str, wrong: str) -> None:
         ("scenario NoDropping --out Mine.toml/run", "Mine.toml is not a directory"),
         ("scenario", "the following arguments are required: scenario"),
         ("calibrate SharedDroping", 'did you mean "SharedDropping"?'),
+        ("calibrate", "one of the arguments scenario --processor is required"),
+        ("calibrate One --processor", "argument --processor: not allowed with argument scenario"),
         ("bench --duration soon", '--duration "soon"'),
         ("scenery NoDropping", "invalid choice: 'scenery'"),
         ("", "the following arguments are required: COMMAND"),
@@ -121,11 +125,11 @@ def test_an_output_directory_that_exists(
     assert "the output results/Mine/vanilla/seed-1 exists: give another --out" in line
 
 
-# What a run's end is to the user.
+# How a run ends for the user.
 
 
 class Interrupted(FakeMachine):
-    """One during which the process is asked to end."""
+    """A machine during which the process gets a signal to end."""
 
     signal = signal.SIGTERM
 
@@ -140,7 +144,7 @@ def test_a_valid_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_machine(monkeypatch, folder, FakeMachine)
-    assert status_of(RUN) == cli.VALID == 0
+    assert status_of(RUN) == VALID == 0
     printed = capsys.readouterr()
     assert "1.88" in printed.out
     fingerprint = json.loads((folder / "run" / "manifest.json").read_text())["fingerprint"]
@@ -161,7 +165,7 @@ def test_a_run_on_the_host(folder: Path, monkeypatch: pytest.MonkeyPatch, kept_u
     monkeypatch.setattr(runner, "ensure_tors", lambda _messages, needs: dict.fromkeys(needs, tor))
     monkeypatch.setattr(runner, "run_on_host", run)
     status = status_of(["scenario", "./Mine.toml", "--seed", "3", "--machine", "host"])
-    assert status == (cli.VALID if kept_up else cli.PREMISE_FAILED)
+    assert status == (VALID if kept_up else PREMISE_FAILED)
     run_directory = folder / "results-host" / "Mine" / "vanilla" / "seed-3"
     summary = json.loads((run_directory / "summary.json").read_text())
     assert summary["machine"] == "host"
@@ -185,7 +189,7 @@ def test_a_run_whose_premise_failed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_machine(monkeypatch, folder, StoppedClock)
-    assert status_of(RUN) == cli.PREMISE_FAILED == 3
+    assert status_of(RUN) == PREMISE_FAILED == 3
     assert "FAILED" in capsys.readouterr().out
     assert json.loads((folder / "run" / "summary.json").read_text())["valid"] is False
 
@@ -201,14 +205,14 @@ def test_json_alone_on_standard_output(
     status = status_of([*RUN, "--json"])
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((folder / "run" / "summary.json").read_text())
-    assert (status == cli.VALID) is printed["valid"]
+    assert (status == VALID) is printed["valid"]
 
 
 def test_results_go_to_their_place_without_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_machine(monkeypatch, folder, FakeMachine)
-    assert status_of(RUN[:-2]) == cli.VALID
+    assert status_of(RUN[:-2]) == VALID
     assert (folder / "results" / "Mine" / "vanilla" / "seed-3" / "summary.json").exists()
 
 
@@ -217,7 +221,7 @@ def test_a_failed_run_keeps_its_evidence(
 ) -> None:
     with_machine(monkeypatch, folder, Panicking)
     before = set(folder.iterdir())
-    assert status_of([*RUN, "--json"]) == cli.FAILED == 1
+    assert status_of([*RUN, "--json"]) == FAILED == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("run.py: the guest's kernel panicked\n")
@@ -233,11 +237,11 @@ def test_an_interrupted_run_leaves_nothing(
     capsys: pytest.CaptureFixture[str],
     number: signal.Signals,
 ) -> None:
-    signal.signal(number, signal.SIG_DFL)  # pytest may have been started with it ignored
+    signal.signal(number, signal.SIG_DFL)  # pytest may have been started with the signal ignored
     monkeypatch.setattr(Interrupted, "signal", number)
     with_machine(monkeypatch, folder, Interrupted)
     before = set(folder.iterdir())
-    assert status_of(RUN) == cli.INTERRUPTED == 130
+    assert status_of(RUN) == INTERRUPTED == 130
     assert capsys.readouterr().err == "run.py: interrupted; nothing half-done was left\n"
     assert set(folder.iterdir()) == before
 
@@ -254,12 +258,12 @@ def test_a_second_interruption_does_not_disturb_the_tidying(
     before = set(folder.iterdir())
     with monkeypatch.context() as patched:
         patched.setattr(directory, "shutil", type("Shutil", (), {"rmtree": impatient}))
-        assert status_of(RUN) == cli.INTERRUPTED
+        assert status_of(RUN) == INTERRUPTED
     assert set(folder.iterdir()) == before
 
 
 def test_what_is_ignored_stays_ignored(folder: Path) -> None:
-    """Such as the hang-up of the terminal under nohup."""
+    """Such as SIGHUP under nohup."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     status_of(["list"])
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -269,19 +273,19 @@ def test_what_is_ignored_stays_ignored(folder: Path) -> None:
 def test_a_reader_that_has_seen_enough_gets_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """As with `| head -1`. The little that `tables` has here is written when all is done."""
+    """As with `| head -1`. The short output of `tables` is written only at the end."""
     Made().write(tmp_path)
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     words = [str(tmp_path) if word == "RUNS" else word for word in command.split()]
     reading, writing = os.pipe()
     os.close(reading)
-    called = [sys.executable, "-m", "testbed.cli", *words]
+    called = [sys.executable, "-m", "commands", *words]
     with os.fdopen(writing) as nobody:
         ended = subprocess.run(called, stdout=nobody, stderr=subprocess.PIPE, check=False)
-    assert (ended.returncode, ended.stderr) == (cli.FAILED, b"")
+    assert (ended.returncode, ended.stderr) == (FAILED, b"")
 
 
-# What the commands show.
+# What the commands print.
 
 
 @pytest.mark.parametrize(
@@ -305,7 +309,9 @@ def test_help_names_every_command_and_status(capsys: pytest.CaptureFixture[str])
 
 def test_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(["list"]) == 0
-    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr().out
+    rows = [re.split(r"[ (]+", line.strip())[:2] for line in printed.splitlines()]
+    assert " mctor(k=5, rule=uniform) " in printed
     for kind, names in (
         ("scenario", names_in(SCENARIOS)),
         ("variant", names_in(TOR_CONFIGS)),

@@ -1,6 +1,6 @@
-"""Competing streams on links that carry nothing else: their share, their route, their figures.
+"""Competing streams on links without other traffic: their share, their route, their figures.
 
-Beside circuits they are in test_scenarios.
+Streams beside circuits are tested in test_scenarios.
 """
 
 import json
@@ -34,10 +34,10 @@ congestion_control = "bbr"
 PROGRAM = """
 import json, re, time
 from pathlib import Path
-from testbed.lab.network import running_lab
-from testbed.plan import make_plan
-from testbed.probes.sockets import ConnectionTable
-from testbed.traffic.competing import competing_servers, competing_streams
+from testbed.inside.lab.network import running_lab
+from testbed.asked.plans import make_plan
+from testbed.inside.probes.sockets import ConnectionTable
+from testbed.inside.traffic.competing import competing_servers, competing_streams
 
 SECONDS = 40
 plan = make_plan(SCENARIO, "vanilla")
@@ -58,7 +58,7 @@ with running_lab(plan) as lab, competing_servers(lab, logs):
         used = ["".join(lab.run(entry.sender, ["ss", "-Htin", f"sport = :{port}"])
                         for port in entry.stream_ports) for entry in plan.competing]
     for entry, first, last, text in zip(plan.competing, before, after, used):
-        # iperf3's own figure of each second, of all streams together.
+        # iperf3's own figure for each second, for all streams together.
         log = (logs / f"iperf3-{entry.receiver}-{entry.port}.log").read_text()
         own = re.findall(r"SUM.*?([0-9.]+) MBytes", log)
         print("ENTRY", json.dumps({
@@ -91,14 +91,14 @@ def entries(output: str) -> list[dict[str, Any]]:
 
 
 def fairness(rates: list[float]) -> float:
-    """Jain's index: 1 if all are equal, 1/n if one has all (Jain, Chiu, Hawe 1984)."""
+    """Return Jain's index: 1 if all are equal, 1/n if one has all (Jain, Chiu, Hawe 1984)."""
     return sum(rates) ** 2 / (len(rates) * sum(rate**2 for rate in rates))
 
 
 def test_streams_fill_an_empty_link_and_share_it(entries: list[dict[str, Any]]) -> None:
     rates = entries[0]["mb_per_s"]
     assert len(rates) == 4
-    # 100 Mbit/s of frames of 1514 bytes that carry 1448: 11.96 MB/s.
+    # 100 Mbit/s in frames of 1514 bytes with 1448 bytes of payload are 11.96 MB/s.
     assert sum(rates) == pytest.approx(11.96, rel=0.02)
     assert fairness(rates) > 0.9
 
@@ -109,7 +109,7 @@ def test_iperfs_own_figure_agrees(entries: list[dict[str, Any]]) -> None:
 
 
 def test_streams_cross_several_links(entries: list[dict[str, Any]]) -> None:
-    """Both clients' streams go through their guards, which hand them on one by one."""
+    """Both clients' streams go through their guards, which forward segments one by one."""
     assert [entry["route"] for entry in entries[1:]] == [
         ["client1", "guard1", "middle1"],
         ["client2", "guard2", "middle1"],
@@ -123,7 +123,7 @@ def test_segments_cross_one_by_one(output: str) -> None:
     assert "BUNDLED 0" in output
 
 
-def test_a_full_queue_drops_what_the_sender_is_not_told(output: str) -> None:
+def test_the_sender_is_not_told_what_a_full_queue_drops(output: str) -> None:
     (line,) = [line for line in output.splitlines() if line.startswith("OVERFLOWED")]
     overflowed, dropped = map(int, line.split()[1:])
     assert overflowed == dropped > 0

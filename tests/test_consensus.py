@@ -1,3 +1,5 @@
+"""Consensus documents: how they are read, which are refused, and their distilled form."""
+
 import bz2
 import gzip
 import io
@@ -12,7 +14,7 @@ import polars as pl
 import pytest
 from made_consensus import FEW, WEIGHTS, MadeRelay, document, identity, nickname
 
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
 from testbed.network import distilled, exit_policies
 from testbed.network.consensus import RELAY_COLUMNS, Consensus, parse_document, read_document
 from testbed.network.finding import read_consensuses
@@ -51,7 +53,7 @@ def test_compressed_documents_are_read(tmp_path: Path, pack: Callable[[bytes], b
 
 
 def changed(old: str, new: str) -> tuple[str, int]:
-    """A document in which the first such text is another one, and the number of its line."""
+    """A document with the first `old` replaced, and the number of its line."""
     text = document()
     assert old in text
     return text.replace(old, new, 1), text[: text.index(old)].count("\n") + 1
@@ -102,7 +104,7 @@ def test_compressed_data_that_are_cut_off_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_consensus_is_told() -> None:
-    with pytest.raises(InputError, match="made, line 1: no consensus document"):
+    with pytest.raises(InputError, match="made, line 1: not a consensus document"):
         parsed("router made 192.0.2.1\n")
     with pytest.raises(InputError, match="unpack it first"):
         parse_document("made", b"\x28\xb5\x2f\xfd....")

@@ -1,4 +1,4 @@
-"""What a variant costs, by hand. In a real run it is seen in test_mitigations_for_real."""
+"""The costs of a variant, by hand; test_mitigations_for_real sees them in a real run."""
 
 import struct
 from pathlib import Path
@@ -6,22 +6,22 @@ from pathlib import Path
 import polars
 from made_runs import Made
 
-from analysis import metrics
+from analysis.metrics.costs import CONNECTIONS, CPU, SOCKET_MEMORY, SOCKETS, TOR_MEMORY, WIRE_BYTES
 from analysis.runs import find_runs
-from analysis.tables import costs_table
-from testbed.probes.relays import held_bytes
+from analysis.tables import costs
+from testbed.inside.probes.relays import held_bytes
 from testbed.results import read_run
 from testbed.results.summarising import relay_summaries
 
 
 def test_what_a_socket_holds() -> None:
-    """As pyroute2 tells SKMEMINFO; the reserve is below zero for moments."""
+    """SKMEMINFO as pyroute2 reports it; the reserve is below zero for moments."""
     fields = struct.pack("=9i", 1000, 131_072, 7, 262_144, -512, 2000, 30, 5, 9)
     assert held_bytes(fields.hex(":")) == 1000 - 512 + 2000 + 30
 
 
 def samples(*rows: tuple[str, int, int, int]) -> polars.DataFrame:
-    """Relay, connections, memory of its Tor and of its sockets, in MB."""
+    """Samples from relay, connections, and memory of its Tor and of its sockets in MB."""
     return polars.DataFrame(
         [
             {
@@ -49,10 +49,10 @@ def test_costs_are_those_of_the_relay_that_has_most(tmp_path: Path) -> None:
     table = samples(("guard1", 3, 2, 1), ("exit1", 9, 1, 0), ("guard1", 4, 3, 3))
     table.with_columns(time_s=polars.lit(1.0)).write_parquet(folder / "relays.parquet")
     run = read_run(folder)
-    assert (metrics.CONNECTIONS.of(run), metrics.SOCKETS.of(run)) == (9, 13)
-    assert (metrics.TOR_MEMORY.of(run), metrics.SOCKET_MEMORY.of(run)) == (3, 2)
-    assert metrics.CPU.of(run) == 1.0
-    (row,) = costs_table(find_runs(tmp_path)).rows
+    assert (CONNECTIONS.of(run), SOCKETS.of(run)) == (9, 13)
+    assert (TOR_MEMORY.of(run), SOCKET_MEMORY.of(run)) == (3, 2)
+    assert CPU.of(run) == 1.0
+    (row,) = costs.table(find_runs(tmp_path)).rows
     assert row[:3] == ("vanilla", "NoDropping", "1")
     assert row[3:] == ("150", "9", "13", "3.0", "2.0", row[-2], "1.000")
 
@@ -60,6 +60,6 @@ def test_costs_are_those_of_the_relay_that_has_most(tmp_path: Path) -> None:
 def test_runs_without_samples_have_no_costs(tmp_path: Path) -> None:
     (Made().write(tmp_path) / "relays.parquet").unlink()
     run = read_run(next(tmp_path.rglob("seed-1")))
-    assert metrics.CONNECTIONS.of(run) is None
-    assert metrics.WIRE_BYTES.of(run) is None  # as no links were recorded either
-    assert not costs_table(find_runs(tmp_path)).rows
+    assert CONNECTIONS.of(run) is None
+    assert WIRE_BYTES.of(run) is None  # as no links were recorded either
+    assert not costs.table(find_runs(tmp_path)).rows

@@ -1,6 +1,6 @@
-"""What the documents show: files that can be planned, links that lead on, figures of kept runs.
+"""The documents: their files can be planned, their links work, their numbers are kept runs'.
 
-Their commands are carried out by test_shown_commands.
+test_shown_commands carries out their commands.
 """
 
 import re
@@ -14,19 +14,25 @@ import pytest
 from shown import DOCUMENTS, toml_blocks
 
 from analysis.runs import Found, find_runs
-from analysis.tables import as_markdown
-from papers.hydra import tables
+from analysis.table import as_markdown
 from papers.hydra.published import TABLE_4
+from papers.hydra.tables import statements, table_4, two_clients
+from testbed.asked.drawing import draw_scenario
+from testbed.asked.plans import make_plan
+from testbed.asked.scenario import SAMPLED
+from testbed.basics.toml_file import PROJECT
 from testbed.batch import read_batch
-from testbed.drawing import draw_scenario
-from testbed.plan import make_plan
-from testbed.scenario import SAMPLED
-from testbed.toml_file import PROJECT
+from testbed.results.columns import columns_markdown
 
 EXAMPLES = PROJECT / "docs" / "examples"
 _TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
 _FIGURE = re.compile(r"-?\d+(?:\.\d+)?")
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
+
+
+def test_the_page_on_tables_is_made_of_the_rows() -> None:
+    page = (PROJECT / "docs/tables.md").read_text(encoding="utf-8")
+    assert page == columns_markdown(), "./run.py tables --columns > docs/tables.md"
 
 
 def test_there_is_something_to_test() -> None:
@@ -97,18 +103,18 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Found:
 def test_the_published_tables_are_those_of_the_kept_runs(kept: Found) -> None:
     document = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
     assert not kept.left_out
-    for table in (tables.table_4(kept), tables.two_clients_table(kept)):
+    for table in (table_4.table(kept), two_clients.table(kept)):
         assert table.rows
         assert not set(as_markdown(table).splitlines()) - set(document)
     # The windows alone need the runs' tables.
-    statements = as_markdown(tables.statements_table(kept)).splitlines()
-    assert all("window" in line for line in set(statements) - set(document))
+    said = as_markdown(statements.table(kept)).splitlines()
+    assert all("window" in line for line in set(said) - set(document))
 
 
 def test_the_readmes_table_is_that_of_the_kept_runs(kept: Found) -> None:
     """A scenario's throughput and round trip in one row, of today's Tor, without deviations."""
     readme = (PROJECT / "README.md").read_text(encoding="utf-8").splitlines()
-    cells = {tuple(row[:3]): row[3:] for row in tables.table_4(kept).rows}
+    cells = {tuple(row[:3]): row[3:] for row in table_4.table(kept).rows}
     for names in TABLE_4:
         shown = [*names]
         for unit in ("MB/s", "ms"):
@@ -136,12 +142,12 @@ def is_of(published: str, row: Sequence[str]) -> bool:
 
 def test_what_differs_has_the_tables_figures(kept: Found) -> None:
     for published, told in what_differs():
-        cells = [row[5:] for row in tables.table_4(kept).rows if is_of(published, row)]
+        cells = [row[5:] for row in table_4.table(kept).rows if is_of(published, row)]
         assert told and told <= set(_FIGURE.findall(str(cells))), published
 
 
 def test_each_figure_outside_the_published_deviation_has_its_cause(kept: Found) -> None:
-    for row in tables.table_4(kept).rows:
+    for row in table_4.table(kept).rows:
         told = set().union(*(told for published, told in what_differs() if is_of(published, row)))
         outside = {_FIGURE.findall(ours)[0] for ours in row[5:] if "*" not in ours}
         assert outside <= told, row[:3]

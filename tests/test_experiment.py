@@ -1,6 +1,6 @@
 """Real, short experiments in the virtual machine: both variants side by side, as a user runs them.
 
-What a single part does is tested beside that part; interruptions are in test_interruption.
+Tests of single parts are in files of their own; interruptions are in test_interruption.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 import polars
 import pytest
 
-from testbed.toml_file import PROJECT
+from testbed.basics.toml_file import PROJECT
 
 pytestmark = pytest.mark.experiment
 
@@ -41,7 +41,7 @@ class Finished:
 
 
 def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "testbed.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "commands", *map(str, arguments)]
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +93,14 @@ def test_pctls_has_eight_connections_with_one_circuit_each(runs: dict[str, Finis
     assert run.summary["shared_link"] == {"connections": 8, "circuits": 8}
     expected = "8 connections, 8 circuits, at most 1 on one connection"
     for when in ("before", "after"):
-        assert run.checks()[f"shared link {when} measuring"]["observed"] == expected
+        assert run.checks()[f"middle1 to exit1 {when} measuring"]["observed"] == expected
 
 
 @pytest.mark.parametrize("variant", ["vanilla", "pctls"])
 def test_all_circuits_are_extended_at_the_same_instant(
     runs: dict[str, Finished], variant: str
 ) -> None:
-    """Else the runs would not show that simultaneous extends get a connection each."""
+    """Otherwise runs wouldn't show that simultaneous extends get separate connections."""
     circuits = runs[variant].table("circuits").filter(polars.col("round") == "measured")
     asked_s = circuits.filter(polars.col("status") == "BUILT").select(
         polars.col("time_s") - polars.col("since_extend_s")
@@ -128,7 +128,7 @@ def test_the_kernel_sees_the_shared_links_delay(runs: dict[str, Finished], varia
 def test_every_transfer_is_whole(runs: dict[str, Finished], variant: str) -> None:
     run = runs[variant]
     transfers = run.table("transfers")
-    # Some begin when measuring is over, while those of before are let end.
+    # Some begin after measuring, while earlier ones are still allowed to end.
     measured = transfers.filter("measured")
     assert run.summary["transfers"] == {"completed": len(measured), "failed": 0}
     assert set(transfers["received_bytes"]) == {5_000_000}

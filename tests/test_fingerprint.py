@@ -1,4 +1,4 @@
-"""Fingerprints: what changes one, what doesn't, and the place at which two runs are told apart."""
+"""Fingerprints: what changes one, what doesn't, and where two runs differ."""
 
 import hashlib
 import json
@@ -14,13 +14,14 @@ import polars
 import pytest
 from made_record import finished, raw_rows
 
+from testbed.basics.toml_file import PROJECT
 from testbed.machines.watching import Usage
-from testbed.plan_model import Plan
+from testbed.plan.model import Plan
 from testbed.results import MachineFacts, read_run
 from testbed.results.fingerprint import Contents, Difference, differing
-from testbed.results.made_by import AROUND_RUNS, files_sha256
+from testbed.results.made_by import files_sha256
 from testbed.results.tables import SCHEMAS
-from testbed.toml_file import PROJECT
+from testbed.setup.own_code import IN_THE_MACHINE
 
 TABLE = polars.DataFrame({"client": ["client1", None], "time_s": [0.1, -0.0], "ok": [True, False]})
 SUMMARY: dict[str, Any] = {"b": [1, 2.5], "a": {"é": None}, "cost": {"wall_s": 7.0}}
@@ -34,7 +35,7 @@ summary.json
 """
 
 
-def test_it_is_the_sha256_of_what_a_run_says() -> None:
+def test_it_is_the_sha256_of_a_runs_contents() -> None:
     contents = Contents({"transfers": TABLE}, SUMMARY)
     assert contents.fingerprint == hashlib.sha256(LINES.encode()).hexdigest()
 
@@ -90,7 +91,7 @@ def test_the_first_difference_of_each_table_is_named() -> None:
 
 
 def test_nothing_of_the_host_is_in_it(tmp_path: Path, plan: Plan, facts: MachineFacts) -> None:
-    """The same record at another place and time, with another cost, as another build."""
+    """The same record at another place and time, with another cost and another build."""
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "build.json").write_text('{"name": "tor", "version": "0.4.9.12"}')
     elsewhere = replace(
@@ -132,32 +133,37 @@ def test_one_value_of_one_sample_is_another_fingerprint(
 
 
 def test_what_the_guest_runs_is_among_the_files_of_a_run() -> None:
-    """Else an edited experiment would pass for the same one."""
+    """Otherwise an edited experiment would pass for the same one."""
     code = """
-import sys, testbed.experiment, testbed.traffic.tgen.__main__
+import sys, testbed.inside.experiment, testbed.inside.traffic.tgen.__main__
 print("\\n".join(m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "testbed"))
 """
     loaded = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     ).stdout.split()
-    around = [PROJECT / "testbed" / name for name in AROUND_RUNS]
-    assert str(PROJECT / "testbed" / "experiment.py") in loaded
-    assert [file for file in loaded if any(Path(file).is_relative_to(one) for one in around)] == []
+    rooms = [PROJECT / "testbed" / room for room in IN_THE_MACHINE]
+    assert str(PROJECT / "testbed/inside/experiment.py") in loaded
+    outside = [one for one in loaded if not any(Path(one).is_relative_to(room) for room in rooms)]
+    assert outside == [str(PROJECT / "testbed/__init__.py")]
 
 
 def test_an_edited_experiment_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("testbed/experiment.py", "testbed/cli.py", "tor-configs/torrc/one.torrc"):
+    for name in (
+        "testbed/inside/experiment.py",
+        "testbed/results/tables.py",
+        "testbed/inside/tor/torrc/one.torrc",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("# as it was\n")
     monkeypatch.setattr("testbed.results.made_by.PROJECT", tmp_path)
     before = files_sha256()
-    (tmp_path / "testbed" / "cli.py").write_text("# another word\n")
-    (tmp_path / "testbed" / "__pycache__").mkdir()
-    (tmp_path / "testbed" / "__pycache__" / "experiment.pyc").touch()
+    (tmp_path / "testbed/results/tables.py").write_text("# another word\n")
+    (tmp_path / "testbed/inside/__pycache__").mkdir()
+    (tmp_path / "testbed/inside/__pycache__/experiment.pyc").touch()
     assert files_sha256() == before
-    (tmp_path / "testbed" / "experiment.py").write_text("# another word\n")
+    (tmp_path / "testbed/inside/experiment.py").write_text("# another word\n")
     edited = files_sha256()
-    torrc = tmp_path / "tor-configs" / "torrc" / "one.torrc"
+    torrc = tmp_path / "testbed/inside/tor/torrc/one.torrc"
     torrc.rename(torrc.with_name("two.torrc"))
     assert len({before, edited, files_sha256()}) == 3
 

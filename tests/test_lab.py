@@ -1,4 +1,4 @@
-"""The lab in the virtual machine: what is reachable, what is not, and how its links are set.
+"""The lab in the virtual machine: reachability, and the settings of links.
 
 Rates, delays and losses are measured in test_calibration.
 """
@@ -13,10 +13,10 @@ pytestmark = pytest.mark.experiment
 REACH = """
 import errno, socket
 from pyroute2 import IPRoute
-from testbed.lab.network import running_lab
-from testbed.plan import make_plan
+from testbed.inside.lab.network import running_lab
+from testbed.asked.plans import make_plan
 
-# An address for documentation (RFC 5737), and one of the directory authorities' kind of network.
+# Two addresses reserved for documentation (RFC 5737).
 OUTSIDE = [("192.0.2.1", 443), ("198.51.100.1", 80)]
 
 def attempt(address):
@@ -29,14 +29,14 @@ def attempt(address):
     return "connected"
 
 plan = make_plan("SharedDropping", "vanilla")
-# One node differs from the kernel's default, so that a setting in the wrong place shows.
+# One node's congestion control differs from the kernel's default, so a misplaced setting shows.
 own = plan.congestion_control | {"guard2": "reno"}
 plan = plan.model_copy(update={"congestion_control": own})
 with running_lab(plan) as lab:
     for node in plan.nodes:
         for address in OUTSIDE:
             print("outside", node.name, lab.inside(node.name, lambda: attempt(address)))
-    # What must be reachable is: a closed port answers.
+    # Neighbours are reachable: a closed port refuses the connection.
     for first, second in (link.ends for link in plan.links):
         there = (plan.node(second).address, 1)
         print("inside", first, second, lab.inside(first, lambda: attempt(there)))
@@ -57,8 +57,8 @@ with running_lab(plan) as lab:
 THREADS = """
 import threading
 from contextlib import ExitStack
-from testbed.lab.network import running_lab
-from testbed.plan import make_plan
+from testbed.inside.lab.network import running_lab
+from testbed.asked.plans import make_plan
 
 def packets(lab):
     return [lab.counters(direction).sent_packets for direction in lab.directions]
@@ -67,7 +67,7 @@ with running_lab(make_plan("SharedDropping", "vanilla")) as lab, ExitStack() as 
     lab.run("client1", ["ping", "-c", "3", "-i", "0.01", str(lab.plan.node("guard1").address)])
     told = [packets(lab)]
     for _ in range(3):
-        # As many as there are directions, so that whatever number a descriptor had is another's.
+        # One for each direction, so an old descriptor's number belongs to another file.
         for _ in lab.directions:
             files.enter_context(open("/dev/null"))
         thread = threading.Thread(target=lambda: told.append(packets(lab)))
@@ -81,8 +81,8 @@ with running_lab(make_plan("SharedDropping", "vanilla")) as lab, ExitStack() as 
 ARRIVALS = """
 import struct, subprocess, time
 from pathlib import Path
-from testbed.lab.network import running_lab
-from testbed.plan import make_plan
+from testbed.inside.lab.network import running_lab
+from testbed.asked.plans import make_plan
 
 plan = make_plan("SmallNetwork", "vanilla")
 with running_lab(plan) as lab:
@@ -130,7 +130,7 @@ def test_neighbours_reach_each_other(lines: list[list[str]]) -> None:
     assert {words[2] for words in attempts} == {"ECONNREFUSED"}
 
 
-def test_who_is_no_neighbour_is_out_of_reach(lines: list[list[str]]) -> None:
+def test_a_node_reaches_only_its_neighbours(lines: list[list[str]]) -> None:
     assert kind(lines, "far") == [["ENETUNREACH"]]
 
 
@@ -155,5 +155,5 @@ def test_segments_arrive_together_behind_a_router_too(tmp_path: Path) -> None:
 
 
 def test_counters_are_the_same_in_every_thread(tmp_path: Path) -> None:
-    """A descriptor that two threads had once became another file's meanwhile."""
+    """Two threads must not share a descriptor: its number may belong to another file by then."""
     assert "told 5 [6, 6, 6, 6, 6] True" in run_inside(THREADS, tmp_path / "machine")

@@ -20,11 +20,12 @@ from stem.control import EventType
 from stem.response.events import LogEvent
 from waiting import wait_for
 
-from testbed.errors import TestbedError
-from testbed.lab import links
-from testbed.plan import make_plan
-from testbed.tor import control
-from testbed.tor.network import RunningTor, TorNetwork
+from testbed.asked.plans import make_plan
+from testbed.basics.errors import TestbedError
+from testbed.inside.lab import links
+from testbed.inside.tor import control
+from testbed.inside.tor.network import TorNetwork
+from testbed.inside.tor.process import RunningTor
 
 ANSWERS = {
     b"PROTOCOLINFO": b"250-PROTOCOLINFO 1\r\n250-AUTH METHODS=NULL\r\n250 OK\r\n",

@@ -1,6 +1,6 @@
-"""Links with a queue discipline, and in bundles: what the kernel has and was told, and real runs.
+"""Links with queue disciplines and bundles: the kernel's parameters, and real runs.
 
-What they do to delay, rate and loss is measured in test_calibration.
+Their delay, rate and loss are measured in test_calibration.
 """
 
 import json
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from machine import run_inside, run_scenario
 
-from testbed.queue_disciplines import DISCIPLINES
+from testbed.asked.scenario_values import CONGESTION_CONTROLS
+from testbed.plan.queue_disciplines import DISCIPLINES
 from testbed.results.tables import SCHEMAS
-from testbed.scenario import CONGESTION_CONTROLS
 
 pytestmark = pytest.mark.experiment
 
@@ -25,7 +25,7 @@ duration = "5 s"
 default = { rate = "40 Mbit/s" }
 """
 
-# Of those who leave something to chance: hashes of flows, sfq's new ones, drops by pie and cake.
+# Disciplines that use random numbers: hashes of flows, sfq's perturbation, drops by pie and cake.
 QUEUES = """
 client-guard = { queue_discipline = "fq_codel" }
 guard-middle = { queue_discipline = "pie", target = "5 ms" }
@@ -40,8 +40,8 @@ middle-exit = { delay = "5 ms", loss = "0.3 %", bundles = true }
 
 SHOW = """
 import json
-from testbed.lab.network import running_lab
-from testbed.plan import make_plan
+from testbed.inside.lab.network import running_lab
+from testbed.asked.plans import make_plan
 
 plan = make_plan("One", "vanilla")
 said = {
@@ -74,7 +74,7 @@ with running_lab(plan.model_copy(update={"links": tuple(links)})) as lab:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the kernel says of each link's qdiscs and bundles, by the link's discipline."""
+    """The kernel's parameters of each link's qdiscs and bundles, by the link's discipline."""
     output = run_inside(SHOW, tmp_path_factory.mktemp("links") / "machine")
     lines = [line for line in output.splitlines() if line.startswith("told ")]
     return {
@@ -84,7 +84,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
-# As tc says it. CoDel's clock has steps of 1024 ns.
+# In tc's words. CoDel's clock has steps of 1024 ns.
 EXPECTED: dict[str, dict[str, Any]] = {
     "fifo": {"limit": 99},
     "fq_codel": {
@@ -96,7 +96,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         **{"limit": 99, "target": 20_000, "tupdate": 32_000},
         **{"alpha": 4, "beta": 16, "ecn": True, "bytemode": True},
     },
-    # Its rate is HTB's, and what comes in bundles stays in bundles.
+    # HTB has its rate, and bundles stay bundles.
     "cake": {
         **{"bandwidth": "unlimited", "split_gso": False, "rtt": 50_000, "memlimit": 2**20},
         **{"flowmode": "dual-dsthost", "diffserv": "besteffort", "ack-filter": "enabled"},
@@ -117,18 +117,18 @@ def test_the_queue_is_behind_the_delay_line_and_has_its_parameters(
     assert queue["kind"] == ("pfifo" if name == "fifo" else name)
     assert (queue["parent"], netem["parent"]) == ("10:1", "1:1")
     assert {key: queue["options"].get(key) for key in EXPECTED[name]} == EXPECTED[name]
-    if name == "fq_codel":  # tc names it only where it is on, which is its default
+    if name == "fq_codel":  # on by default, and tc names it only then
         assert "ecn" not in queue["options"]
 
 
-def test_bundles_are_as_large_as_they_may_be(shown: dict[str, Any]) -> None:
+def test_bundles_are_as_large_as_permitted(shown: dict[str, Any]) -> None:
     largest = {name: told["largest_bundle"] for name, told in shown.items()}
     assert (largest["fifo"], largest["codel"]) == (2, 1)
     assert largest["cake"] >= 2**16 // 1448
 
 
-def test_what_a_discipline_leaves_to_chance_follows_from_the_seed(tmp_path: Path) -> None:
-    """Two runs are equal in every byte; each kind of link has another discipline."""
+def test_a_disciplines_random_numbers_follow_from_the_seed(tmp_path: Path) -> None:
+    """Two runs are equal in every byte; each kind of link has its own discipline."""
     scenario = tmp_path / "Queues.toml"
     scenario.write_text(SCENARIO + QUEUES)
     runs = []
@@ -141,7 +141,7 @@ def test_what_a_discipline_leaves_to_chance_follows_from_the_seed(tmp_path: Path
     assert runs[0].manifest["fingerprint"] == runs[1].manifest["fingerprint"]
     last = runs[0].links.filter(when="after")
     dropped = {row["sender"]: row["overflowed_packets"] for row in last.iter_rows(named=True)}
-    # The thin link's discipline had something to decide.
+    # The thin link's discipline had to drop packets.
     assert max(dropped.values()) > 0
 
 

@@ -1,7 +1,6 @@
-"""Transfers that begin together, uploads, outliers, and how alike clients fare: by hand.
+"""Transfers that begin together, uploads, outliers and fairness, calculated by hand.
 
-That generators play such models is tested in test_traffic_models and, for real, in
-test_loads_for_real.
+test_traffic_models tests the generators' configurations, test_loads_for_real has real runs.
 """
 
 import polars
@@ -12,10 +11,16 @@ from testbed.results.values import between_fences, loads_s, throughput_mb_per_s
 
 
 def transfers(*rows: tuple[str, float, float, bool]) -> polars.DataFrame:
-    """Client, start, time to the last byte, whether it was whole."""
+    """Make a table of client, start, time to last byte, and whether the transfer was complete.
+
+    Those that begin before 0 s aren't measured.
+    """
     names = ("client", "start_s", "time_to_last_byte_s", "ok")
     return polars.DataFrame(
-        [dict(zip(names, row, strict=True)) | {"stream_id": n} for n, row in enumerate(rows)]
+        [
+            dict(zip(names, row, strict=True)) | {"stream_id": n, "measured": row[1] >= 0}
+            for n, row in enumerate(rows)
+        ]
     )
 
 
@@ -31,7 +36,7 @@ def test_a_load_lasts_until_its_last_transfer_has_ended() -> None:
     assert loads_s(table, 2).to_list() == pytest.approx([5.001, 1.5, 3.0])
 
 
-def test_a_load_with_a_failed_transfer_is_none_and_shifts_no_other() -> None:
+def test_a_load_with_a_failed_transfer_is_left_out_and_shifts_no_other() -> None:
     table = transfers(
         ("c1", 0.0, 2.0, True),
         ("c1", 0.0, 5.0, False),
@@ -42,11 +47,21 @@ def test_a_load_with_a_failed_transfer_is_none_and_shifts_no_other() -> None:
     assert loads_s(table, 2).to_list() == [1.5]
 
 
-def test_throughput_is_of_the_payload_whichever_way_it_goes() -> None:
+def test_a_load_that_began_in_the_warm_up_is_left_out_and_shifts_no_other() -> None:
+    table = transfers(
+        ("c1", -0.001, 2.0, True),
+        ("c1", 0.0, 5.0, True),
+        ("c1", 6.0, 1.0, True),
+        ("c1", 6.0, 1.5, True),
+    )
+    assert loads_s(table, 2).to_list() == [1.5]
+
+
+def test_throughput_counts_payload_in_either_direction() -> None:
     table = polars.DataFrame(
         {
             "received_bytes": [5_000_000, 0, 4_000_000],
-            "sent_bytes": [0, 5_000_000, None],  # older runs have none
+            "sent_bytes": [0, 5_000_000, None],  # None in older runs
             "time_to_last_byte_s": [2.0, 4.0, 4.0],
         }
     )
@@ -54,7 +69,7 @@ def test_throughput_is_of_the_payload_whichever_way_it_goes() -> None:
 
 
 def test_tukeys_fences() -> None:
-    """Quartiles 2 and 4, so the fences are at -1 and 7."""
+    """The quartiles are 2 and 4, so the fences are at -1 and 7."""
     values = polars.Series([1.0, 2.0, 3.0, 4.0, 7.1])
     assert between_fences(values).to_list() == [1.0, 2.0, 3.0, 4.0]
     assert between_fences(polars.Series([1.0, 2.0, 3.0, 4.0, 7.0])).len() == 5

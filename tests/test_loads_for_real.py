@@ -1,11 +1,11 @@
-"""Uploads, and loads of several transfers, in short real runs; test_loads has figures by hand."""
+"""Uploads, and loads of several transfers, in short real runs; test_loads calculates by hand."""
 
 from pathlib import Path
 
 import pytest
 from machine import run_scenario
 
-from testbed.traffic.models import MODELS
+from testbed.inside.traffic.models import MODELS
 
 pytestmark = pytest.mark.experiment
 
@@ -20,7 +20,7 @@ def test_two_users_beside_other_traffic(tmp_path: Path) -> None:
     assert figures.transfers.completed % MODELS["mctor-video"].at_once == 0
     assert figures.load_s and figures.load_s.mean
     assert figures.fairness and figures.fairness.jain_index > 0.9
-    # Six at once, in turn on three circuits of each user: each carried two of a load.
+    # Each user's six transfers take turns on three circuits, so each circuit carries two of a load.
     carried = run.transfers.filter("measured", "ok").group_by("client", "circuit").len()
     assert carried.height == 2 * 3
     assert set(carried["len"] % 2) == {0}
@@ -38,7 +38,7 @@ def test_uploads(tmp_path: Path) -> None:
     whole = run.transfers.filter("ok", "measured")
     assert set(whole["sent_bytes"]) == {5_000_000}
     assert set(whole["received_bytes"]) == {0}
-    # What was sent has crossed the shared link, away from the clients.
+    # The payload has crossed the shared link, away from the clients.
     after, before = (
         run.links.filter(sender="middle1", receiver="exit1", when=when)["sent_bytes"][0]
         for when in ("after", "before")

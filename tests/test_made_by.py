@@ -1,6 +1,6 @@
-"""What runs must share to be put together, what isn't asked for, and what a mixture is.
+"""The makers that runs must share to be averaged, those that don't matter, and mixtures.
 
-The run directories are made here, but for the last test.
+All run directories but that of the last test are made here.
 """
 
 import csv
@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import COMPARE, FakeMachine, refused, status_of, with_machine
+from command_line import COMPARE, FakeMachine, refused, status_of, with_machine
 from machine import run_scenario
 from made_runs import Made
 
 from analysis.report import write_report
 from analysis.runs import Found, find_runs
-from papers.hydra.tables import statements_table
-from testbed import cli, up_to_date
+from papers.hydra.tables import statements
+from testbed.basics.ending import VALID
 from testbed.results.made_by import makers, unlike
+from testbed.runs import up_to_date
 
 TOR: Mapping[str, Any] = {
     "version": "0.4.9.11",
@@ -45,7 +46,7 @@ MADE_BY: Mapping[str, Any] = {
 
 
 def seeds(part: Found) -> list[tuple[str, int]]:
-    """Variant and seed of each run that counts."""
+    """The variant and the seed of each run that counts."""
     runs = [run.summary for runs in part.valid.values() for run in runs]
     return [(run.variant, run.seed) for run in runs]
 
@@ -56,7 +57,7 @@ def by_maker(results: Path) -> dict[str, list[tuple[str, int]]]:
     return {part.made_by: seeds(part) for part in found.parts}
 
 
-# What stands apart, and what doesn't.
+# Runs that stand apart, and runs that don't.
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_patches_are_the_variants(tmp_path: Path) -> None:
 
 
 def test_libraries_and_documents_do_not_set_runs_apart(tmp_path: Path) -> None:
-    """In virtual time computing takes no time, and a commit may be of a document."""
+    """Computing takes no virtual time, and a commit may change a document only."""
     other = {
         **MADE_BY,
         "libraries": {"libc.so.6": "libc6 2.41"},
@@ -157,7 +158,7 @@ def test_a_variant_with_a_tor_of_its_own_stands_with_the_others(tmp_path: Path) 
 
 
 def test_a_variant_that_names_a_release_stands_with_the_others(tmp_path: Path) -> None:
-    """Its plan says which Tor it is; how that was built is the testbed's."""
+    """Its plan names the Tor; how that is built is the testbed's choice."""
     plan = Made().plan()["tor"] | {"release": "0.4.9.12"}
     newer = {**TOR, **NEWER_TOR}
     Made(made_by=MADE_BY).write(tmp_path)
@@ -204,7 +205,7 @@ def test_what_differs_is_said_in_words() -> None:
 
 @pytest.fixture
 def two_tors(tmp_path: Path) -> Path:
-    """Of one Tor three runs of 5 MB in 2.5 s, of a newer one two runs in 5 s."""
+    """Three runs of one Tor with 5 MB in 2.5 s, and two of a newer one in 5 s."""
     results = tmp_path / "results"
     newer = {**MADE_BY, "tor": {**TOR, **NEWER_TOR}}
     for seed in (1, 2, 3):
@@ -218,7 +219,7 @@ def two_tors(tmp_path: Path) -> Path:
 def test_nothing_is_averaged_over_two_tors(
     two_tors: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert status_of(["tables", str(two_tors), "--csv"]) == cli.VALID
+    assert status_of(["tables", str(two_tors), "--csv"]) == VALID
     printed = capsys.readouterr()
     rows = [row for row in csv.reader(io.StringIO(printed.out)) if "NoDropping" in row]
     throughput = [row for row in rows if row[3].isdigit() and row[4] != "-"]
@@ -230,14 +231,14 @@ def test_nothing_is_averaged_over_two_tors(
     told = printed.err.splitlines()
     assert told[0].startswith("6 runs stand apart, made by Tor 0.4.9.11, Tor's source sha256 1111")
     assert told[1].startswith("2 runs stand apart, made by Tor 0.4.9.12, Tor's source sha256 1212")
-    assert status_of(["tables", str(two_tors)]) == cli.VALID
+    assert status_of(["tables", str(two_tors)]) == VALID
     assert "round trips (Tor 0.4.9.12," in " ".join(capsys.readouterr().out.split())
-    assert status_of(["tables", str(two_tors), "--markdown"]) == cli.VALID
+    assert status_of(["tables", str(two_tors), "--markdown"]) == VALID
     assert "| Tor 0.4.9.12, Tor's source" in capsys.readouterr().out
 
 
 def test_a_mixture_that_was_asked_for(two_tors: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert status_of(["tables", str(two_tors), "--mixed", "--json"]) == cli.VALID
+    assert status_of(["tables", str(two_tors), "--mixed", "--json"]) == VALID
     printed = capsys.readouterr()
     _, table, *_ = json.loads(printed.out)["tables"]
     assert [row[2:4] for row in table["rows"]] == [["5", "1.60 ± 0.55"], ["3", "5.00 ± 0.00"]]
@@ -264,7 +265,7 @@ def test_a_report_has_each_by_itself(two_tors: Path) -> None:
 
 
 def test_statements_are_judged_over_runs_of_one_tor(tmp_path: Path) -> None:
-    """pctls' runs of one Tor are not held against vanilla's of another."""
+    """Runs of pctls with one Tor are not compared with runs of vanilla with another."""
     for seed in (1, 2, 3):
         Made(scenario="One", seed=seed, made_by=MADE_BY).write(tmp_path)
         newer = {**MADE_BY, "tor": {**TOR, **NEWER_TOR}}
@@ -273,7 +274,7 @@ def test_statements_are_judged_over_runs_of_one_tor(tmp_path: Path) -> None:
         {
             row[1]
             for part in find_runs(tmp_path, mixed=mixed).parts
-            for row in statements_table(part).rows
+            for row in statements.table(part).rows
         }
         for mixed in (False, True)
     ]
@@ -281,14 +282,14 @@ def test_statements_are_judged_over_runs_of_one_tor(tmp_path: Path) -> None:
     assert "does not hold" in verdicts[1]
 
 
-# Whether a run on disk is what one would get now.
+# Whether a run on disk equals the one that would be made now.
 
 
 @pytest.fixture
 def compared(two_variants: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A comparison's four runs, and from now on another kernel."""
+    """The four runs of a comparison, after which the kernel is another one."""
     with_machine(monkeypatch, two_variants, FakeMachine)
-    assert status_of(COMPARE) == cli.VALID
+    assert status_of(COMPARE) == VALID
     monkeypatch.setattr(up_to_date, "kernel_now", lambda: {"version": "8.0", "key": "k"})
     return two_variants
 
@@ -306,15 +307,15 @@ def test_a_run_of_another_kernel_is_compared_if_asked_for(
     compared: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    assert status_of([*COMPARE, "--mixed"]) == cli.VALID
+    assert status_of([*COMPARE, "--mixed"]) == VALID
     printed = capsys.readouterr()
-    assert "nearly equal" in printed.out
+    assert "is the same" in printed.out
     assert "run 1 of" not in printed.err
 
 
 @pytest.mark.experiment
 def test_a_run_that_was_just_made_is_up_to_date(tmp_path: Path) -> None:
-    """What its builds say of themselves is what their recipes say."""
+    """The metadata of its builds equal those of their recipes."""
     run = run_scenario(tmp_path, "One", "pctls", 5)
     assert up_to_date.reason_against(run, run.plan, up_to_date.Today()) is None
     assert "not recorded" not in str(run.makers)

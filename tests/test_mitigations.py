@@ -3,6 +3,7 @@
 That Tor and the kernel then do so is in test_mitigations_for_real.
 """
 
+import asyncio
 import hashlib
 from collections import Counter
 from pathlib import Path
@@ -11,27 +12,28 @@ from typing import cast
 
 import polars
 import pytest
-from commands import refused as refused_command
+from command_line import refused as refused_command
 
-from testbed.bootstrapped import bare_plan
-from testbed.choices import MOST_SIDE_BY_SIDE
-from testbed.errors import InputError
-from testbed.lab import ipsec
-from testbed.lab.network import Lab
+from testbed.asked.plans import make_plan
+from testbed.asked.variant import Variant, read_variant
+from testbed.basics.errors import InputError
+from testbed.inside.checks import Running, esp, spread
+from testbed.inside.lab import ipsec
+from testbed.inside.lab.network import Lab
+from testbed.inside.policies.interface import Circuit
+from testbed.inside.policies.parallel import hashing, uniform
+from testbed.inside.tor.circuits import Circuits
+from testbed.inside.tor.network import TorNetwork
+from testbed.inside.tor.policy_circuits import PolicyCircuits
 from testbed.machines import host
-from testbed.plan import make_plan
-from testbed.plan_model import Plan
-from testbed.policies.interface import Circuit
-from testbed.policies.parallel import hashing, uniform
-from testbed.probes.esp import check_esp
-from testbed.probes.in_effect import check_spread
-from testbed.probes.premise import SharedLink, expected_shared_link, kept_connections
-from testbed.results.checks import leg_checks
-from testbed.results.invariants import invariants, most_connections
+from testbed.plan.choices import MOST_SIDE_BY_SIDE
+from testbed.plan.connections import PairUse
+from testbed.plan.model import Plan
+from testbed.results.checks import connections, legs
+from testbed.results.recorded import Recorded
 from testbed.results.tables import SCHEMAS, Tables
+from testbed.runs.bootstrapped import bare_plan
 from testbed.setup import host_kernel
-from testbed.tor.circuits import Circuits, PolicysCircuits
-from testbed.variant import Variant, read_variant
 
 SEVERAL = 'patches = ["per-circuit-connections.patch", "connections-per-pair.patch"]'
 
@@ -130,26 +132,27 @@ def test_refuses_policies(tmp_path: Path, keys: str, advice: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "expected", "kept"),
     [
-        ("", SharedLink(8, 8, 1), 0),
-        ("parallel_circuits = 5", SharedLink(40, 40, 1), 0),
-        (f"{SEVERAL}\nconnections_per_pair = 3", SharedLink(3, 8, 3), 3),
-        (f"{SEVERAL}\nper_circuit_up_to = 3", SharedLink(3, 8, 3), 3),
-        (f"{SEVERAL}\nper_circuit_up_to = 8", SharedLink(8, 8, 1), 8),
-        (f"{SEVERAL}\nper_circuit_up_to = 9", SharedLink(8, 8, 1), 8),
-        (f"{SEVERAL}\nconnections_per_pair = 9", SharedLink(9, 8, 1), 8),
+        ("", PairUse(8, 8, 1), 0),
+        ("parallel_circuits = 5", PairUse(40, 40, 1), 0),
+        (f"{SEVERAL}\nconnections_per_pair = 3", PairUse(3, 8, 3), 3),
+        (f"{SEVERAL}\nper_circuit_up_to = 3", PairUse(3, 8, 3), 3),
+        (f"{SEVERAL}\nper_circuit_up_to = 8", PairUse(8, 8, 1), 8),
+        (f"{SEVERAL}\nper_circuit_up_to = 9", PairUse(8, 8, 1), 8),
+        (f"{SEVERAL}\nconnections_per_pair = 9", PairUse(9, 8, 1), 8),
         (
             f"{SEVERAL}\nconnections_per_pair = 4\nparallel_circuits = 2",
-            SharedLink(4, 16, 4),
+            PairUse(4, 16, 4),
             4,
         ),
     ],
 )
 def test_what_the_shared_link_must_look_like(
-    tmp_path: Path, keys: str, expected: SharedLink, kept: int
+    tmp_path: Path, keys: str, expected: PairUse, kept: int
 ) -> None:
     plan = planned(tmp_path, keys, extends="vanilla" if SEVERAL in keys else "pctls")
-    assert expected_shared_link(plan) == expected
-    assert kept_connections(plan) == kept
+    rule, circuits = plan.tor.connection_rule, plan.circuits_across(("middle1", "exit1"))
+    assert rule.between(circuits) == expected
+    assert rule.kept(circuits) == kept
 
 
 @pytest.mark.parametrize(
@@ -166,11 +169,9 @@ def test_what_every_pair_of_relays_may_have(
     tmp_path: Path, extends: str, keys: str, most: int | None
 ) -> None:
     plan = planned(tmp_path, keys, "SmallNetwork", extends)
-    names = ("queues", "relays")
-    empty = {name: polars.DataFrame(schema=SCHEMAS[name]) for name in names}
-    tables = cast(Tables, SimpleNamespace(**empty))
-    (check,) = invariants(plan, tables)
-    assert most_connections(plan.tor) == most
+    empty = Tables({name: polars.DataFrame(schema=schema) for name, schema in SCHEMAS.items()})
+    (check,) = connections.checks(plan, Recorded(empty, [], [], 0.0))
+    assert plan.tor.connection_rule.most == most
     assert check.name.startswith("most connections" if most else "relay connections with several")
     assert check.bound == {"value": most or 0}
 
@@ -196,7 +197,7 @@ def test_hashing_takes_them_by_both_ends() -> None:
     assert max(counts.values()) < 260  # the binomial's mean is 200, its deviation 13
 
 
-class OpenCircuits(PolicysCircuits):
+class OpenCircuits(PolicyCircuits):
     """A client's circuits that are open, by how many streams were opened on each."""
 
     def __init__(self, opened: dict[str, int]) -> None:
@@ -205,6 +206,11 @@ class OpenCircuits(PolicysCircuits):
 
     def circuits(self) -> list[Circuit]:
         return [Circuit(number, (), streams) for number, streams in self.opened.items()]
+
+
+def running(variant: str, circuits: list[OpenCircuits]) -> Running:
+    lab = SimpleNamespace(plan=make_plan("NoDropping", variant))
+    return Running(cast(Lab, lab), cast(TorNetwork, None), cast(Circuits, circuits), {})
 
 
 @pytest.mark.parametrize(
@@ -217,8 +223,9 @@ class OpenCircuits(PolicysCircuits):
     ],
 )
 def test_streams_are_spread_over_all_circuits(opened: dict[str, int], ok: bool) -> None:
-    circuits = cast(Circuits, [OpenCircuits(opened)])
-    assert check_spread(make_plan("NoDropping", "mctor-3"), circuits).ok is ok
+    (check,) = asyncio.run(spread.after(running("mctor-3", [OpenCircuits(opened)])))
+    assert check.ok is ok
+    assert asyncio.run(spread.after(running("pctls", [OpenCircuits(opened)]))) == []
 
 
 def esp_plan(seed: int = 1, scenario: str = "NoDropping") -> Plan:
@@ -285,7 +292,8 @@ class CountedLab:
 
 
 def esp_checks(variant: str, counts: dict[tuple[str, str], tuple[int, int]]) -> list[bool | None]:
-    checks = check_esp(cast(Lab, CountedLab(variant, counts)))
+    lab = cast(Lab, CountedLab(variant, counts))
+    checks = asyncio.run(esp.after(Running(lab, cast(TorNetwork, None), cast(Circuits, None), {})))
     assert [check.name for check in checks][1:] == ["payload of a full segment between relays"]
     return [check.ok for check in checks]
 
@@ -321,8 +329,8 @@ def test_what_esp_leaves_of_a_packet() -> None:
         ("One", "extends = 'pctls'\nparallel_circuits = 0", "is no whole number from 1 to 32"),
         ("One", "extends = 'pctls'\nparallel_circuits = 33", "is no whole number from 1 to 32"),
         ("One", "extends = 'vanilla'\nparallel_circuits = 3", "means nothing without per-circuit"),
-        ("One", "extends = 'conflux'", "has one way from client1 to the exit"),
-        ("ThreeContinents", "extends = 'pctls-conflux'", "has one way from client1 to the exit"),
+        ("One", "extends = 'conflux'", "has one path from client1 to the exit"),
+        ("ThreeContinents", "extends = 'pctls-conflux'", "has one path from client1 to the exit"),
     ],
 )
 def test_a_command_is_refused_in_one_line(
@@ -342,9 +350,7 @@ def test_a_command_is_refused_in_one_line(
 def exit_cells(*queues: tuple[str, str]) -> polars.DataFrame:
     """Connection and circuit of each sample at the exit."""
     rows = [{"relay": "exit1", "connection": one, "queue": queue} for one, queue in queues]
-    return polars.DataFrame(
-        rows, schema=dict.fromkeys(("relay", "connection", "queue"), polars.String)
-    )
+    return polars.DataFrame(rows, schema=SCHEMAS["queues"])
 
 
 @pytest.mark.parametrize(
@@ -361,9 +367,12 @@ def exit_cells(*queues: tuple[str, str]) -> polars.DataFrame:
     ],
 )
 def test_each_leg_has_a_connection(cells: list[tuple[str, str]], observed: str, ok: bool) -> None:
-    (check,) = leg_checks(make_plan("TwoPaths", "pctls-conflux"), exit_cells(*cells))
+    empty = {name: polars.DataFrame(schema=schema) for name, schema in SCHEMAS.items()}
+    recorded = Recorded(Tables(empty | {"queues": exit_cells(*cells)}), [], [], 0.0)
+    (check,) = legs.checks(make_plan("TwoPaths", "pctls-conflux"), recorded)
     assert (check.observed, check.ok) == (observed, ok)
-    assert not list(leg_checks(make_plan("TwoPaths", "conflux"), exit_cells(*cells)))
+    assert not list(legs.checks(make_plan("TwoPaths", "conflux"), recorded))
+    assert not list(legs.checks(make_plan("SmallNetwork", "pctls-conflux"), recorded))
 
 
 @pytest.mark.root

@@ -1,6 +1,6 @@
-"""Proposals against circuits that hurt each other, in short real runs: each is what it says.
+"""Proposals against circuits that hurt each other, in short real runs: each does what it says.
 
-What their variants say and refuse is in test_mitigations.
+test_mitigations tests their variants' keys.
 """
 
 import gzip
@@ -14,19 +14,19 @@ import pytest
 from machine import run_inside, run_scenario
 from rich.console import Console
 
-from testbed.plan import make_plan
+from testbed.asked.plans import make_plan
+from testbed.asked.variant_name import TOR_CONFIGS
+from testbed.inside.tor.configuration import OR_PORT
 from testbed.results import Run, read_run
 from testbed.results.fingerprint import Contents, differing
-from testbed.runner import carry_out, plan_need
+from testbed.runs.runner import carry_out, plan_need
 from testbed.setup.ready import ensure_ready, ensure_tors
-from testbed.tor.configuration import OR_PORT
-from testbed.variant import TOR_CONFIGS
 
 pytestmark = pytest.mark.experiment
 
 COUNTING = """
-from testbed.lab.network import running_lab
-from testbed.plan import make_plan
+from testbed.inside.lab.network import running_lab
+from testbed.asked.plans import make_plan
 
 def pinged():
     ping = f"ping -c 5 -i 0.2 -W 1 {plan.node('exit1').address} || true"
@@ -44,8 +44,8 @@ with running_lab(plan) as lab:
 
 MESSAGES = """
 import socket
-from testbed.lab.network import running_lab
-from testbed.plan import make_plan
+from testbed.inside.lab.network import running_lab
+from testbed.asked.plans import make_plan
 
 plan = make_plan("NoDropping", "pctcp")
 there = (plan.node("middle1").address, 5201)
@@ -74,14 +74,14 @@ def variant(folder: Path, keys: str, extends: str) -> str:
 
 
 def test_what_is_not_esp_is_counted_and_dropped(tmp_path: Path) -> None:
-    """Answers to pings, all packets so far, those of ESP; one end forgets its policies first."""
+    """Answers to pings, all packets so far, and those of ESP, as the ends drop their policies."""
     lines = [line.split() for line in run_inside(COUNTING, tmp_path / "machine").splitlines()]
     counts = {words[0]: tuple(map(int, words[1:])) for words in lines if len(words) == 4}
     assert counts == {"protected": (5, 5, 5), "one-sided": (0, 10, 5), "open": (5, 15, 5)}
 
 
 def test_a_message_arrives_whole_through_esp_too(tmp_path: Path) -> None:
-    """Four cells, in two segments: who is woken by the first one would read 1414 bytes."""
+    """Four cells in two segments: a reader woken by the first one would read 1414 bytes."""
     output = run_inside(MESSAGES, tmp_path / "machine").splitlines()
     assert [line for line in output if line.startswith("read")] == ["read 2056"] * 5
 
@@ -89,12 +89,12 @@ def test_a_message_arrives_whole_through_esp_too(tmp_path: Path) -> None:
 def test_pctcp(tmp_path: Path) -> None:
     run = run_scenario(tmp_path, "One", "pctcp", 4)
     wanted = "2 connections, 2 circuits, at most 1 on one connection"
-    assert observed(run, "shared link before measuring") == wanted
-    assert observed(run, "shared link after measuring") == wanted
+    assert observed(run, "middle1 to exit1 before measuring") == wanted
+    assert observed(run, "middle1 to exit1 after measuring") == wanted
     assert observed(run, "payload of a full segment between relays") == "1414 bytes"
     relays = {relay.relay: relay for relay in run.summary.relays}
     assert relays.keys() == {"guard1", "guard2", "middle1", "exit1"}
-    # Two circuits from the guards and to the exit; and with the authority.
+    # For each of two circuits, one from a guard and one to the exit; and one with the authority.
     assert 4 <= relays["middle1"].connections <= 5
     assert relays["middle1"].sockets > relays["middle1"].connections
     assert 1 < relays["middle1"].tor_memory_mb < 20
@@ -107,7 +107,7 @@ def test_pctcp(tmp_path: Path) -> None:
 
 
 def payloads(capture: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """Ports and what is kept of the payload, of each TCP segment that has any, of a pcap file."""
+    """Ports and kept payload of each TCP segment with payload in a pcap file."""
     position = 24
     while position < len(capture):
         kept, length = struct.unpack_from("<II", capture, position + 8)
@@ -123,8 +123,8 @@ def payloads(capture: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:
 def test_plain_connections_carry_cells_and_no_tls(tmp_path: Path) -> None:
     """Each cell of 514 bytes begins with its circuit's number, whose first bit its initiator sets.
 
-    Connections are opened before a capture begins, so that it is cells that are looked for: 3 is
-    RELAY, and TLS's records of data begin with 23, 3, 3 (RFC 8446, 5.2).
+    Connections are opened before a capture begins, so the test looks for cells: 3 is RELAY, and
+    TLS's records of data begin with 23, 3, 3 (RFC 8446, 5.2).
     """
     own = variant(
         tmp_path,
@@ -146,7 +146,7 @@ def test_mctor_by_hashing(tmp_path: Path) -> None:
     own = variant(tmp_path, 'parallel_circuits = 3\nstream_rule = "hashing"', "pctls")
     run = run_scenario(tmp_path, "Two", own, 6)
     wanted = "6 connections, 6 circuits, at most 1 on one connection"
-    assert observed(run, "shared link before measuring") == wanted
+    assert observed(run, "middle1 to exit1 before measuring") == wanted
     assert observed(run, "streams on other circuits") == "none"
     spread = observed(run, "streams on each circuit")
     counts = [[int(each) for each in one.split()[1:]] for one in spread.split("; ")]
@@ -160,7 +160,7 @@ def unpatched(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def run_with(patches: list[str], folder: Path) -> Run:
-    """A run of one plan, vanilla's, by a Tor with some patches: whose options are all off."""
+    """A run of vanilla's plan by a Tor with some patches, whose options are all off."""
     plan = make_plan("One", "vanilla", duration="4 s")
     files = tuple(TOR_CONFIGS / "patches" / f"{name}.patch" for name in patches)
     need = replace(plan_need(plan), patches=files)
@@ -171,7 +171,7 @@ def run_with(patches: list[str], folder: Path) -> Run:
 
 
 def without_memory(run: Run) -> Contents:
-    """All but the memory of the relays' Tors."""
+    """The contents except the memory of the relays' Tors."""
     tables, summary = dict(run.contents.tables), dict(run.contents.summary)
     tables["relays"] = tables["relays"].drop("tor_memory_bytes")
     summary["relays"] = [relay | {"tor_memory_mb": None} for relay in summary["relays"]]
@@ -185,12 +185,13 @@ def without_memory(run: Run) -> Contents:
         ["per-circuit-connections"],
         ["plain-relay-connections"],
         ["per-circuit-connections", "connections-per-pair"],
+        ["without-cgo"],
     ],
 )
 def test_a_patch_with_its_option_off_changes_no_byte(
     tmp_path: Path, unpatched: Run, patches: list[str]
 ) -> None:
-    """But for a page or two of Tor's memory: the patched program is larger."""
+    """Except a page or two of Tor's memory, as the patched program is larger."""
     run = run_with(patches, tmp_path)
     assert list(differing(without_memory(run), without_memory(unpatched))) == []
 
@@ -199,12 +200,12 @@ def test_a_patch_with_its_option_off_changes_no_byte(
 def test_eight_circuits_on_three_connections(tmp_path: Path, name: str) -> None:
     run = run_scenario(tmp_path, "NoDropping", name, 4)
     wanted = "3 connections, 8 circuits, at most 3 on one connection"
-    assert observed(run, "shared link before measuring") == wanted
-    assert observed(run, "shared link after measuring") == wanted
+    assert observed(run, "middle1 to exit1 before measuring") == wanted
+    assert observed(run, "middle1 to exit1 after measuring") == wanted
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "told"),
+    ("name", "options", "message"),
     [
         ("pctcp", ["PlainRelayConnections", "1"], "is for testing Tor networks only"),
         ("pctcp", ["PlainRelayConnections", "0"], ""),
@@ -213,9 +214,9 @@ def test_eight_circuits_on_three_connections(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_what_a_patched_tor_refuses(
-    tmp_path: Path, name: str, options: list[str], told: str
+    tmp_path: Path, name: str, options: list[str], message: str
 ) -> None:
-    """Outside a TestingTorNetwork; nothing is started but the check of its options."""
+    """Outside a TestingTorNetwork; the Tor only checks its options."""
     need = plan_need(make_plan("One", name))
     tor = ensure_tors(Console(stderr=True), [need])[need].product("tor")
     check = [str(tor), "--verify-config", "-f", "/dev/null", "--ignore-missing-torrc"]
@@ -225,5 +226,5 @@ def test_what_a_patched_tor_refuses(
         text=True,
         check=False,
     )
-    assert told in done.stdout
-    assert (done.returncode != 0) == bool(told)
+    assert message in done.stdout
+    assert (done.returncode != 0) == bool(message)

@@ -1,6 +1,6 @@
-"""Each traffic model against its definition, in virtual time, on a link of its own without loss.
+"""Each traffic model compared with its definition, in virtual time, on its own lossless link.
 
-Real generators play over the lab's links, without Tor.
+Real generators play the models over the lab's links, without Tor.
 """
 
 import json
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from machine import run_inside
 
-from testbed.traffic.models import MODELS, burst
-from testbed.traffic.tgen.markov import PACKET_BYTES
+from testbed.inside.traffic.models import MODELS, burst
+from testbed.inside.traffic.tgen.markov import PACKET_BYTES
 
 pytestmark = pytest.mark.experiment
 
@@ -28,23 +28,23 @@ duration = "5 min"
 default = { rate = "300 Mbit/s" }
 """
 
-# A link for each model, so that none is in another's way.
+# Each model has its own link, so they don't affect each other.
 PROGRAM = """
 import json, os, sys, time
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from testbed.lab.network import running_lab
-from testbed.plan import make_plan
-from testbed.recording import Record
-from testbed.traffic.models import MODELS, write_client, write_server
-from testbed.traffic.tgen_log import read_transfers
+from testbed.inside.lab.network import running_lab
+from testbed.asked.plans import make_plan
+from testbed.inside.recording import Record
+from testbed.inside.traffic.models import MODELS, write_client, write_server
+from testbed.inside.traffic.tgen_log import read_transfers
 
 folder = Path("/run/models")
 folder.mkdir()
 plan = make_plan(SCENARIO, "vanilla")
 models = [name for name, model in MODELS.items() if not model.upload and model.at_once == 1]
-tgen = [sys.executable, "-m", "testbed.traffic.tgen"]
+tgen = [sys.executable, "-m", "testbed.inside.traffic.tgen"]
 with Record(Path(os.environ["HYDRA_STAGING"]) / "raw"), running_lab(plan) as lab, \\
         ExitStack() as stack:
     processes = []
@@ -83,7 +83,7 @@ def transfers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[s
 
 
 def gaps_s(rows: list[dict[str, Any]]) -> list[float]:
-    """From the end of each transfer, its checksum included, to the beginning of the next."""
+    """Return the times from each transfer's end, with its checksum, to the next one's start."""
     return [
         after["start_s"] - before["start_s"] - before["lasted_s"]
         for before, after in pairwise(rows)
@@ -133,7 +133,7 @@ def test_page_pauses_whole_seconds_up_to_thirty(
 
 @pytest.mark.parametrize("model", ["audio", "video"])
 def test_streams_are_paced(transfers: dict[str, list[dict[str, Any]]], model: str) -> None:
-    """The last burst leaves when all before it have had their time; the rate holds within 2 %."""
+    """The last burst leaves at its planned time, and the rate is right within 2 %."""
     rate, size = MODELS[model].rate_byte_per_s, MODELS[model].transfer_bytes
     assert rate is not None
     packets, interval_us = burst(rate)

@@ -1,28 +1,25 @@
 """A Tor of another release: what it doesn't know isn't written, asked for or judged.
 
-What variant files may say of it is tested in test_variant. The real runs build the release first
-where nobody has asked for it before, which takes minutes.
+test_variant tests the keys of variant files. The real runs first build the release if it isn't
+built yet, which takes minutes.
 """
 
-import asyncio
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from machine import run_scenario
 
-from testbed.bootstrapped import bare_plan
-from testbed.errors import TestbedError
-from testbed.plan import make_plan
-from testbed.probes import in_effect
+from testbed.asked.plans import make_plan
+from testbed.basics.errors import TestbedError
+from testbed.basics.steps import Progress
+from testbed.inside.checks import congestion_control
+from testbed.inside.tor import starting
+from testbed.inside.tor.configuration import TEMPLATES, AuthorityIdentity, TorFiles, torrc
+from testbed.inside.tor.network import TorNetwork
 from testbed.results import Run
-from testbed.runner import plan_need
+from testbed.runs.bootstrapped import bare_plan
+from testbed.runs.runner import plan_need
 from testbed.setup import tor
-from testbed.setup.steps import Progress
-from testbed.tor import network
-from testbed.tor.configuration import TEMPLATES, AuthorityIdentity, TorFiles, torrc
-from testbed.tor.network import TorNetwork
 
 RELEASE = "0.4.5.16"
 NOT_JUDGED = "clients whose circuit has congestion control"
@@ -33,7 +30,7 @@ OWN_OPTIONS = {
     for line in template.read_text().splitlines()
     if line and line[0] not in "#$"
 } | {"exitpolicy"}
-"""Those that the testbed itself writes."""
+"""The options that the testbed itself writes."""
 
 
 def lines(folder: Path, variant: str, options: set[str]) -> list[str]:
@@ -61,17 +58,17 @@ def test_a_variants_line_is_left_for_tor_to_refuse(tmp_path: Path) -> None:
 def test_congestion_control_is_refused_where_there_is_none(variant: str, refused: bool) -> None:
     plan = make_plan("One", variant)
     with_it = TorNetwork({}, {}, {"__alwayscongestioncontrol"})
-    network._refuse_unknown_congestion_control(plan, with_it)
+    starting._refuse_unknown_congestion_control(plan, with_it)
     if not refused:
-        network._refuse_unknown_congestion_control(plan, TorNetwork({}, {}))
+        starting._refuse_unknown_congestion_control(plan, TorNetwork({}, {}))
         return
     with pytest.raises(TestbedError, match="vanilla-vegas: cc_alg asks for congestion control"):
-        network._refuse_unknown_congestion_control(plan, TorNetwork({}, {}))
+        starting._refuse_unknown_congestion_control(plan, TorNetwork({}, {}))
 
 
-def test_what_a_tor_can_not_tell_is_not_judged() -> None:
-    lab: Any = SimpleNamespace(plan=make_plan("One", "vanilla"))
-    check = asyncio.run(in_effect._check_congestion_control(lab, TorNetwork({}, {})))
+def test_what_a_tor_does_not_report_is_not_judged() -> None:
+    plan = make_plan("One", "vanilla")
+    check = congestion_control._congestion_control(plan, TorNetwork({}, {}), set())
     assert (check.name, check.observed, check.ok) == (NOT_JUDGED, "not known to this Tor", None)
 
 
@@ -81,16 +78,16 @@ def test_a_plan_needs_its_release() -> None:
     assert plan_need(old).source == tor.TorSource(release=RELEASE)
     assert plan_need(old).patches == plan_need(plain).patches
     assert old.key != plain.key
-    # A network is of one Tor by its build's key, whatever names that.
+    # A network belongs to one Tor by its build's key, however the plan names that.
     assert bare_plan(old).tor == bare_plan(plain).tor
 
 
-# Real ones
+# Real runs.
 
 
 @pytest.fixture(scope="module")
 def built() -> None:
-    """Both builds of the release are there before a run has its time."""
+    """Both builds of the release are made before the time of a run begins."""
     for variant in ("vanilla-2021", "pctls-2021"):
         need = plan_need(make_plan("One", variant))
         tor.tor_build(need.source, need.patches, Progress())
@@ -104,7 +101,7 @@ def checks(run: Run) -> dict[str, bool | None]:
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("built")
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
-    """And every check holds, but the one that this Tor can't tell of."""
+    """And every check holds, except the one that can't be judged with this Tor."""
     first, again = (
         run_scenario(tmp_path / name, "One", "pctls-2021", 4, "--seed", "2") for name in "ab"
     )

@@ -1,4 +1,4 @@
-"""The copy of the testbed's code that machines get: named by its content, alike from everywhere."""
+"""The copy of the testbed's code for machines: named by its content, and equal from every clone."""
 
 import marshal
 import os
@@ -24,29 +24,29 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(folder: Path) -> Path:
-    (folder / "testbed" / "lab").mkdir(parents=True)
-    (folder / "tor-configs" / "torrc").mkdir(parents=True)
+    (folder / "testbed/inside/lab").mkdir(parents=True)
+    (folder / "testbed/inside/tor/torrc").mkdir(parents=True)
     (folder / "testbed" / "__init__.py").touch()
-    (folder / "testbed" / "lab" / "links.py").write_text("def shape():\n    return 1\n")
-    (folder / "tor-configs" / "torrc" / "all.torrc").write_text("Nickname $name\n")
+    (folder / "testbed/inside/lab/links.py").write_text("def shape():\n    return 1\n")
+    (folder / "testbed/inside/tor/torrc/all.torrc").write_text("Nickname $name\n")
     return folder
 
 
 def test_what_was_copied_is_found_again(project: Path) -> None:
     copy = own_code(project)
-    assert (copy / "tor-configs/torrc/all.torrc").read_text() == "Nickname $name\n"
+    assert (copy / "testbed/inside/tor/torrc/all.torrc").read_text() == "Nickname $name\n"
     assert own_code(project) == copy
-    (project / "testbed" / "lab" / "links.py").write_text("def shape():\n    return 2\n")
+    (project / "testbed/inside/lab/links.py").write_text("def shape():\n    return 2\n")
     assert own_code(project) != copy
-    assert (copy / "testbed/lab/links.py").read_text() == "def shape():\n    return 1\n"
+    assert (copy / "testbed/inside/lab/links.py").read_text() == "def shape():\n    return 1\n"
 
 
 def test_compiled_as_the_guest_sees_it_and_never_compared(project: Path) -> None:
-    (compiled,) = (own_code(project) / "testbed/lab/__pycache__").iterdir()
+    (compiled,) = (own_code(project) / "testbed/inside/lab/__pycache__").iterdir()
     content = compiled.read_bytes()
     assert int.from_bytes(content[4:8], "little") == UNCHECKED_HASH
     code = marshal.loads(content[PYC_HEADER_BYTES:])
-    assert code.co_filename == str(GUEST_CODE / "testbed/lab/links.py")
+    assert code.co_filename == str(GUEST_CODE / "testbed/inside/lab/links.py")
 
 
 def test_two_checkouts_and_caches_give_files_of_the_same_length(
@@ -60,7 +60,7 @@ def test_two_checkouts_and_caches_give_files_of_the_same_length(
 
 
 def test_what_is_compiled_has_the_paths_that_the_guest_sees(tmp_path: Path) -> None:
-    """The set-up knows no machines, so that it says these paths by itself."""
+    """The set-up can't import `machines`, so it repeats these paths."""
     seen, _ = seen_by_guest(Folders(run=tmp_path, code=tmp_path))
     assert (seen.code, seen.environment) == (GUEST_CODE, GUEST_FOLDER)
     assert f'RUN = Path("{seen.run}")' in INIT.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Every kernel that is pinned carries out a run, not only the first choice.
+"""Every pinned kernel, not only the first choice, can carry out a run.
 
-Each takes minutes to build, so by name only:
+Each takes minutes to build, so these tests run only when named:
 ./run.py test -- -n0 -m long tests/test_pinned_kernels.py
 """
 
@@ -21,10 +21,8 @@ def others() -> list[str]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", others())
 def test_pinned_kernel_carries_out_a_run(
-    version: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "long" not in request.config.option.markexpr:
-        pytest.skip("by name only: -m long")
     monkeypatch.setenv("HYDRA_KERNEL", version)
     run = run_scenario(tmp_path, "One", "pctls", 5, timeout_s=3000)
     assert run.manifest["kernel"]["version"] == version

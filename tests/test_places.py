@@ -1,4 +1,4 @@
-"""Places: what comes with the project, what is read, and how it is made from measurements."""
+"""Places: those of the project, how they are read, and how they are made from measurements."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from made_places import FILES, PINGS, write_places, write_sources
 
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
 from testbed.network.distilled_places import Sources, distil_places
 from testbed.network.places import Country, read_places
 
@@ -63,26 +63,26 @@ def test_relays_rates_lie_between_those_known_and_go_on_beyond(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "told"),
+    ("file", "old", "new", "expected"),
     [
         ("countries", "aa,0.5", "aa,0.4", "users_share adds up to 0.9, not to 1"),
-        ("countries", "aa,0.5", "aa,half", 'line 2: "half" is no number from 0 to 1'),
-        ("countries", "aa,0.5", "Aa,0.5", 'line 2: "Aa" is no country: write two letters'),
+        ("countries", "aa,0.5", "aa,half", 'line 2: "half" is not a number from 0 to 1'),
+        ("countries", "aa,0.5", "Aa,0.5", 'line 2: "Aa" is not a country: write two letters'),
         ("countries", "aa,0.5,", "aa,", "line 2: has 6 values, not 7"),
         ("countries", "country,users_share", "land,share", "line 1: must be country,users_share,"),
         ("round_trips", "aa,cc,300.0", "aa,dd,300.0", "dd is not in countries.csv: add it there"),
-        ("round_trips", "aa,cc,300.0", "aa,cc,-1", 'line 4: "-1" is no number from 0.001'),
+        ("round_trips", "aa,cc,300.0", "aa,cc,-1", 'line 4: "-1" is not a number from 0.001'),
         ("round_trips", "cc,cc,40.0\n", "", "cc has no round trip within itself: add cc,cc,…"),
         ("relay_rates", "1000,", "10,", "weights must rise from line to line"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_told(
-    tmp_path: Path, file: str, old: str, new: str, told: str
+    tmp_path: Path, file: str, old: str, new: str, expected: str
 ) -> None:
     name = f"{file.replace('_', '-')}.csv"
     assert old in FILES[name]
     write_places(tmp_path, **{file: FILES[name].replace(old, new)})
-    with pytest.raises(InputError, match=re.escape(told)) as caught:
+    with pytest.raises(InputError, match=re.escape(expected)) as caught:
         read_places(tmp_path)
     assert name in str(caught.value)
 
@@ -92,7 +92,7 @@ def test_more_countries_than_there_are_addresses_for_are_told(tmp_path: Path) ->
     codes = [f"{one}{other}" for one in "abcdefghij" for other in "abcdefghijklmnopqrstuvwxyz"]
     lines = [first.replace("aa,0.5", f"{code},0.0") for code in codes[:255]]
     write_places(tmp_path, countries="\n".join([header, *lines]))
-    with pytest.raises(InputError, match=r"countries\.csv: has 255 countries: there are addresses"):
+    with pytest.raises(InputError, match=r"countries\.csv: has 255 countries: there are only"):
         read_places(tmp_path)
 
 
@@ -115,35 +115,35 @@ def test_places_are_made_from_measurements(tmp_path: Path, sources: Sources) -> 
     assert (aa.code, aa.city, aa.users_share) == ("aa", "Large", 0.75)
     assert (bb.users_share, cc.users_share) == (0.25, 0.0)
     assert (aa.rate_down_bit_per_s, aa.rate_up_bit_per_s) == (50_000_000, 5_500_000)
-    assert bb.rate_down_bit_per_s == 50_000_000  # the median of those known
+    assert bb.rate_down_bit_per_s == 50_000_000  # the median of the known ones
     trips = places.round_trips_ms
     assert trips["aa", "aa"] == 10
-    assert trips["bb", "bb"] == 15  # the median of those within a country
+    assert trips["bb", "bb"] == 15  # the median of the round trips within a country
     assert trips["aa", "bb"] == pytest.approx(200, abs=0.01)
-    # As far from the mean as it deviates: a lognormal median is mean / sqrt(2).
+    # The deviation equals the mean, so a lognormal median is mean / sqrt(2).
     assert trips["aa", "cc"] == pytest.approx(30 / math.sqrt(2), abs=0.01)
-    assert ("bb", "cc") not in trips  # a ping too few
+    assert ("bb", "cc") not in trips  # it has one ping too few
     assert places.relay_rates[0] == (25, 25 * 8000)  # the median of 10, 20, 30 and 40
     assert places.relay_rate_bit_per_s(500) == pytest.approx(500 * 8000, rel=0.01)
     assert (5, 5) in places.land
-    told = json.loads((tmp_path / "out" / "made-from.json").read_text())
+    made_from = json.loads((tmp_path / "out" / "made-from.json").read_text())
     digest = hashlib.sha256(sources.users.read_bytes()).hexdigest()
-    assert told["sources"]["users"] == {"file": "users", "sha256": digest}
-    assert told["share_of_users_in_them"] == 0.4
+    assert made_from["sources"]["users"] == {"file": "users", "sha256": digest}
+    assert made_from["share_of_users_in_them"] == 0.4
 
 
 def test_a_pair_that_seems_nearer_than_others_are_is_set_to_what_these_take(
     tmp_path: Path, sources: Sources
 ) -> None:
-    """Light takes 100 ms there and back over a quarter of the earth."""
+    """Light takes 100 ms there and back around a quarter of the earth."""
     near = PINGS.replace("AA,BB,5000,200.0,0", "AA,BB,5000,120.0,160.0")
     sources.round_trips.write_text(near, encoding="utf-8")
     distil_places(sources, tmp_path / "out")
-    told = json.loads((tmp_path / "out" / "made-from.json").read_text())
-    assert told["pairs_set_to_the_least_stretch"] == 1
+    made_from = json.loads((tmp_path / "out" / "made-from.json").read_text())
+    assert made_from["pairs_set_to_the_least_stretch"] == 1
     round_trip_ms = read_places(tmp_path / "out").round_trips_ms["aa", "bb"]
-    # Its own median would be 120 / sqrt(1 + (160/120)**2) = 72 ms.
-    assert round_trip_ms == pytest.approx(100 * told["least_stretch"], rel=0.01)
+    # The median of its pings would be 120 / sqrt(1 + (160/120)**2) = 72 ms.
+    assert round_trip_ms == pytest.approx(100 * made_from["least_stretch"], rel=0.01)
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path, sources: Sources) -> None:
@@ -152,7 +152,7 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path, sources: Sources) 
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "expected"),
     [
         ("users", "{", "--users * not JSON"),
         ("users", "[]", "--users * must be a share for each country"),
@@ -162,14 +162,14 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path, sources: Sources) 
         ("cities", '{"1": {}}', "--cities * each city must have name, latitude"),
         ("relays", "{}", '--relays * must have "relays"'),
         ("relays", '{"relays": {}}', "--relays * has 0 relays of --consensus"),
-        ("consensus", "no", "consensus, line 1: no consensus document"),
+        ("consensus", "no", "consensus, line 1: not a consensus document"),
     ],
 )
 def test_a_source_that_is_another_one_is_told(
-    tmp_path: Path, sources: Sources, name: str, content: str, told: str
+    tmp_path: Path, sources: Sources, name: str, content: str, expected: str
 ) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=re.escape(told).replace(r"\*", ".*")) as caught:
+    with pytest.raises(InputError, match=re.escape(expected).replace(r"\*", ".*")) as caught:
         distil_places(sources, tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()

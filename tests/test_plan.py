@@ -1,4 +1,4 @@
-"""The plan: resolved numbers, what its key depends on, and every way in which it can't be made."""
+"""The plan: resolved numbers, what its key depends on, and every way in which it is refused."""
 
 import ipaddress
 import os
@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from testbed.errors import InputError
-from testbed.lab.network import MANAGEMENT_SWITCH, interface_pairs
-from testbed.plan import check_output, default_output, make_plan
-from testbed.plan_differences import differences
-from testbed.plan_model import Plan
-from testbed.topology import load_topology, topology_names
+from testbed.asked.output import check_output, default_output
+from testbed.asked.plans import make_plan
+from testbed.basics.errors import InputError
+from testbed.plan.differences import differences
+from testbed.plan.model import Plan
 
 SCENARIO = """
 title = "A network"
@@ -181,8 +180,8 @@ def test_congestion_control_by_role(scenario: Path) -> None:
 
 def test_congestion_control_of_a_role_that_is_not_there(scenario: Path) -> None:
     scenario.write_text(SCENARIO + '[tcp]\ncongestion_control = { relay = "bbr" }\n')
-    told = refused(str(scenario), "vanilla")
-    assert "tcp.congestion_control.relay: no node of two_clients has this role: there" in told
+    message = refused(str(scenario), "vanilla")
+    assert "tcp.congestion_control.relay: no node of two_clients has this role: there" in message
 
 
 @pytest.mark.parametrize(
@@ -262,7 +261,7 @@ def test_refuses_traffic(traffic: str) -> None:
     ("right", "wrong", "advice"),
     [
         ("two_clients", "two_client", 'did you mean "two_clients"?'),
-        ('traffic = "bulk"', 'traffic = "bluk"', 'mine.toml: traffic = "bluk" is no model'),
+        ('traffic = "bulk"', 'traffic = "bluk"', 'mine.toml: traffic = "bluk" is not a model'),
         ("middle-exit", "guard-exit", "no link between guard and exit; it has: client-guard,"),
         ("middle-exit", "exit-authority", "no link between exit and authority"),
         ("default =", "guard-middle =", "the links client-guard of two_clients have no rate"),
@@ -284,13 +283,13 @@ def test_refuses_traffic(traffic: str) -> None:
         (
             "[links]",
             '[clients]\nclient3 = "bulk"\n[links]',
-            "clients.client3 is no client of two_clients: did you",
+            "clients.client3 is not a client of two_clients: did you",
         ),
         ("[links]", '[clients]\nclient1 = "bluk"\n[links]', 'clients.client1 = "bluk"'),
         (
             "[links]",
             '[[competing]]\nfrom = "exit"\nto = "exit"\nstreams = 1\n[links]',
-            "competing[1]: two_clients has no way from exit to exit",
+            "competing[1]: two_clients has no route from exit to exit",
         ),
         (
             "[links]",
@@ -307,7 +306,9 @@ def test_refuses_scenario(scenario: Path, right: str, wrong: str, advice: str) -
 
 def test_refuses_traffic_that_no_client_takes(scenario: Path) -> None:
     scenario.write_text(SCENARIO + '[clients]\nclient1 = "bulk"\nclient2 = "bulk"\n')
-    assert "leave out the clients that run the one under test" in refused(str(scenario), "vanilla")
+    assert "leave out the clients that run the model under test" in refused(
+        str(scenario), "vanilla"
+    )
 
 
 def test_check_output(tmp_path: Path) -> None:
@@ -319,102 +320,15 @@ def test_check_output(tmp_path: Path) -> None:
         check_output(tmp_path / "file" / "run")
 
 
-def test_check_output_in_a_folder_that_is_not_ones_own(
+def test_check_output_in_a_folder_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may write everywhere, and so the answer is a stand-in's."""
+    """Root may write everywhere, so a stand-in gives the answer."""
     asked = []
     monkeypatch.setattr(os, "access", lambda path, mode: asked.append((path, mode)))
     with pytest.raises(InputError, match=f"run can't be made: {tmp_path} can't be written to"):
         check_output(tmp_path / "new" / "run")
     assert asked == [(tmp_path, os.W_OK | os.X_OK)]
-
-
-@pytest.mark.parametrize("name", topology_names())
-def test_topologies(name: str) -> None:
-    """Only Tors are on the management network, and it comes after the emulated links."""
-    topology = load_topology(name)
-    roles = topology.roles()
-    on_management = {
-        end for ends in topology.links() if "s1" in ends for end in ends if end != "s1"
-    }
-    assert on_management == {host for host, role in roles.items() if role != "server"}
-    assert topology.port("client1", "guard1")[0] == 0
-    assert topology.port("client1", "s1")[0] == len(topology.neighbours("client1", "guard"))
-    assert topology.routes()["client1"] == ("client1", "guard1", "middle1", "exit1", "server1")
-
-
-@pytest.mark.parametrize("name", topology_names())
-def test_the_lab_has_the_interfaces_of_the_topology(tmp_path: Path, name: str) -> None:
-    """It is built from the plan, and the files say which interface comes first."""
-    file = tmp_path / "mine.toml"
-    file.write_text(SCENARIO.replace("two_clients", name), encoding="utf-8")
-    meant = load_topology(name)
-    built = {end.name for pair in interface_pairs(make_plan(str(file), "vanilla")) for end in pair}
-    ports = {f"{node}-eth{port}" for node in meant.hosts() for port in meant.ports[node]}
-    assert {one for one in built if not one.startswith(MANAGEMENT_SWITCH)} == ports
-
-
-TOPOLOGY = """
-from testbed.topology import TorTopo
-
-class Mine(TorTopo):
-    shared_link = ("middle1", "exit1")
-
-    def build(self):
-        nodes = [self.add_node(role, 1) for role in ("client", "guard", "middle", "exit", "server")]
-        for first, second in zip(nodes, nodes[1:]):
-            self.addLink(first, second)
-        self.add_node("authority", 1)
-        self.add_management()
-"""
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "advice"),
-    [
-        ("self.add_management()", "pass", "no management network"),
-        ('self.add_node("authority", 1)', "pass", "no node has the role authority"),
-        ('"middle1", "exit1"', '"exit1", "middle1"', "shared_link names no link"),
-        ('"authority", 1', '"authorty", 1', 'did you mean "authority"?'),
-        ('"authority", 1', '"authority", 10001', "number is from 1 to 10000"),
-        ('self.add_node("authority", 1)', "self.addHost('box')", "box has no role"),
-        ("self.add_management()", "self.addLink('guard1', 'middle1')", "more than one link"),
-        ("class Mine(TorTopo)", "class Mine", "defines 0 subclasses"),
-        ("import TorTopo", "import TorTop", "can't be imported"),
-        ("        self.add_management()", "        1 / 0", "build() failed"),
-        ("zip(nodes, nodes[1:])", "zip(nodes[1:], nodes[2:])", "client1 has 0 links to a guard"),
-    ],
-)
-def test_refuses_topology(tmp_path: Path, right: str, wrong: str, advice: str) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(TOPOLOGY)
-    assert load_topology(str(file)).nodes_with("client") == ["client1"]
-    file = tmp_path / "wrong.py"
-    file.write_text(TOPOLOGY.replace(right, wrong))
-    with pytest.raises(InputError) as caught:
-        load_topology(str(file))
-    assert advice in str(caught.value)
-
-
-def test_a_topologys_path_is_as_seen_from_the_scenarios_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wherever it is planned, and wherever the lab is built: in the machine that is /run."""
-    (tmp_path / "networks").mkdir()
-    (tmp_path / "networks" / "small.py").write_text(TOPOLOGY)
-    file = tmp_path / "mine.toml"
-    file.write_text(SCENARIO.replace("two_clients", "networks/small.py"), encoding="utf-8")
-    monkeypatch.chdir("/")
-    plan = make_plan(str(file), "vanilla")
-    assert plan.topology == "small"
-    (tmp_path / "networks" / "small.py").unlink()
-    built = interface_pairs(Plan.model_validate_json(plan.model_dump_json()))
-    ends = {end.node for pair in built for end in pair}
-    assert ends == {node.name for node in plan.nodes} | {MANAGEMENT_SWITCH}
-    assert f'"networks/small.py": give a .py file\'s path, as seen from {tmp_path}' in refused(
-        str(file), "vanilla"
-    )
 
 
 def test_values_of_a_scenario_can_be_set() -> None:
@@ -432,7 +346,7 @@ def test_values_of_a_scenario_can_be_set() -> None:
 @pytest.mark.parametrize(
     ("changes", "advice"),
     [
-        ({"duration.x": 1}, "duration.x can't be set: duration is no table"),
+        ({"duration.x": 1}, "duration.x can't be set: duration is not a table"),
         ({"links.middle-exit": "1 %"}, "links.middle-exit can't be set: it is a table or a list"),
         (
             {"links.middle-exit.los": "1 %"},

@@ -1,5 +1,6 @@
-"""Policies: what a scenario may say of them, a user's class, which circuit carried what."""
+"""Policies: scenarios' keys for them, users' classes, and which circuit carried what."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,19 +10,21 @@ import polars
 import pytest
 from machine import run_scenario
 
-from testbed.choices import STREAM_RULES
-from testbed.errors import InputError
-from testbed.plan import make_plan
-from testbed.plan_model import Plan
-from testbed.policies.interface import Circuit, FixedPath, Relay, Stream
-from testbed.policies.parallel import ParallelCircuits, hashing
-from testbed.policies.reading import policy_class
-from testbed.probes.in_effect import check_spread
-from testbed.recording import Record
-from testbed.toml_file import PROJECT
-from testbed.tor.circuits import Circuits, PolicysCircuits
-from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
-from testbed.tor.network import RunningTor, TorNetwork
+from testbed.asked.plans import make_plan
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import PROJECT
+from testbed.inside.checks import Running, spread
+from testbed.inside.lab.network import Lab
+from testbed.inside.policies.interface import Circuit, FixedPath, Relay, Stream
+from testbed.inside.policies.parallel import ParallelCircuits, hashing
+from testbed.inside.policies.reading import policy_class
+from testbed.inside.recording import Record
+from testbed.inside.tor.circuits import Circuits
+from testbed.inside.tor.network import TorNetwork
+from testbed.inside.tor.policy_circuits import PolicyCircuits
+from testbed.inside.tor.process import RunningTor
+from testbed.plan.choices import STREAM_RULES
+from testbed.plan.model import Plan
 
 EXAMPLE = PROJECT / "docs" / "examples" / "TwoCircuits.toml"
 POLICY = EXAMPLE.with_name("two_circuits.py")
@@ -84,7 +87,7 @@ def test_parallel_circuits_spread_the_streams(rule: str) -> None:
     taken = []
     for number in range(9):
         taken.append(client.open.index(policy.choose(stream(number))))
-        # Probes go round by themselves.
+        # Probes take the circuits in a turn of their own.
         assert policy.choose(stream(100 + number, is_probe=True)) == client.open[number % 3]
     assert taken == by_rule[rule]
     client.close(client.open[0])
@@ -92,7 +95,7 @@ def test_parallel_circuits_spread_the_streams(rule: str) -> None:
 
 
 @pytest.mark.parametrize("source", [EXAMPLE.read_text(), SAMPLED.read_text()])
-def test_one_says_how_many_circuits_there_are(tmp_path: Path, source: str) -> None:
+def test_variant_and_policy_may_not_both_decide_on_circuits(tmp_path: Path, source: str) -> None:
     file = tmp_path / "Mine.toml"
     file.write_text(source)
     (tmp_path / "two_circuits.py").write_text(POLICY.read_text())
@@ -120,9 +123,9 @@ def test_the_plan_has_the_files_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "source", "told"),
+    ("policy", "source", "message"),
     [
-        ("random", None, 'paths.policy = "random": is no policy: "fixed", "tor", or the path'),
+        ("random", None, 'paths.policy = "random": is not a policy: "fixed", "tor", or the path'),
         ("mine.py", None, "can't be read: give the path as seen from the scenario"),
         ("mine.py", "import nothing_of_that_name", "can't be imported: ModuleNotFoundError"),
         ("mine.py", "1/0", "can't be imported: ZeroDivisionError"),
@@ -130,16 +133,16 @@ def test_the_plan_has_the_files_text() -> None:
         ("mine.py", POLICY.read_text() + "\n\nclass Other(Policy): ...", "defines 2 subclasses"),
     ],
 )
-def test_a_policy_that_is_none(tmp_path: Path, policy: str, source: str | None, told: str) -> None:
+def test_a_policy_is_refused(tmp_path: Path, policy: str, source: str | None, message: str) -> None:
     with pytest.raises(InputError) as caught:
         make_plan(scenario(tmp_path, policy, source), "vanilla")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "Mine.toml: paths.policy" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 CHOOSES = """
-from testbed.policies.interface import Circuit, Policy
+from testbed.inside.policies.interface import Circuit, Policy
 
 class Mine(Policy):
     def choose(self, stream):
@@ -159,51 +162,53 @@ NEW_STREAM = SimpleNamespace(
 )
 
 
-def circuits_of_client1(plan: Plan, record: Record) -> PolicysCircuits:
-    """Those of a client whose Tor says nothing."""
+def circuits_of_client1(plan: Plan, record: Record) -> PolicyCircuits:
+    """The circuits of a client whose Tor is silent."""
     controller = SimpleNamespace(add_event_listener=lambda *_: None)
     tor = SimpleNamespace(node=plan.node("client1"), controller=controller)
     network = SimpleNamespace(fingerprints={})
-    return PolicysCircuits(cast(RunningTor, tor), cast(TorNetwork, network), plan, record)
+    return PolicyCircuits(cast(RunningTor, tor), cast(TorNetwork, network), plan, record)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "message"),
     [
-        ('return Circuit("999", (), 0)', "choose() gave the circuit 999, which isn't open"),
-        ("self.client.circuits()", "choose() gave None, which is no circuit"),
-        ('return "999"', "choose() gave '999', which is no circuit"),
+        ('return Circuit("999", (), 0)', "choose() returned the circuit 999, which isn't open"),
+        ("self.client.circuits()", "choose() returned None, which is not a circuit"),
+        ('return "999"', "choose() returned '999', which is not a circuit"),
         ("return 1 / 0", "ZeroDivisionError('division by zero')"),
     ],
 )
 def test_a_policy_that_gives_no_circuit_for_a_stream(
-    tmp_path: Path, chosen: str, told: str
+    tmp_path: Path, chosen: str, message: str
 ) -> None:
     plan = make_plan(scenario(tmp_path, "mine.py", CHOOSES.format(chosen)), "vanilla")
     with Record(tmp_path / "raw") as record:
         circuits = circuits_of_client1(plan, record)
         circuits._on_stream(NEW_STREAM)
-    assert circuits.failure == f"client1: policy mine: {told}"
+    assert circuits.failure == f"client1: policy mine: {message}"
 
 
 @pytest.mark.parametrize("variant", ["vanilla", "mctor-3"])
-def test_a_stream_whose_circuit_has_ended_waits_for_the_runs_verdict(
+def test_a_stream_whose_circuit_has_ended_is_left_to_the_checks(
     tmp_path: Path, variant: str
 ) -> None:
-    """A circuit that changed makes a run invalid, and doesn't throw it away."""
+    """A circuit that changed makes a run invalid, but doesn't end it."""
     plan = make_plan("NoDropping", variant)
     with Record(tmp_path / "raw") as record:
         circuits = circuits_of_client1(plan, record)
         circuits._on_stream(NEW_STREAM)
-        check = check_spread(plan, cast(Circuits, [circuits]))
+        lab = cast(Lab, SimpleNamespace(plan=plan))
+        running = Running(lab, cast(TorNetwork, None), cast(Circuits, [circuits]), {})
+        checks = asyncio.run(spread.after(running))
     assert circuits.failure is None
     notes = (tmp_path / "raw" / "notes.jsonl").read_text()
     assert "client1: stream 7 not attached: no open circuit" in notes
-    assert check.observed == "client1: "
+    assert [check.observed for check in checks] == (["client1: "] if variant == "mctor-3" else [])
 
 
 def test_a_policys_file_may_have_classes_of_its_own() -> None:
-    """Also those whose making looks for their module."""
+    """Also classes whose creation looks up their module."""
     own = """
 from __future__ import annotations
 from dataclasses import dataclass
@@ -218,8 +223,8 @@ class Load:
     assert made.__name__ == policy_class(text, POLICY.name).__name__
 
 
-def test_linked_sets_are_nothing_for_a_policy_of_ones_own(tmp_path: Path) -> None:
-    """Tor builds them: nobody would ask such a policy for its circuits."""
+def test_linked_sets_and_a_users_policy_exclude_each_other(tmp_path: Path) -> None:
+    """Tor builds the sets, so a policy would never be asked."""
     file = tmp_path / "Mine.toml"
     two_paths = (PROJECT / "scenarios" / "TwoPaths.toml").read_text()
     file.write_text(f'{two_paths}\n[paths]\npolicy = "{POLICY}"\n')
@@ -227,24 +232,6 @@ def test_linked_sets_are_nothing_for_a_policy_of_ones_own(tmp_path: Path) -> Non
         make_plan(str(file), "conflux")
     file.write_text(f'{two_paths}\n[paths]\npolicy = "tor"\n')
     assert make_plan(str(file), "conflux").tor.conflux
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_entry_guards_are_the_scenarios_to_say(tmp_path: Path, kept: bool) -> None:
-    """A Tor takes as entry guards only relays that serve a directory."""
-    file = tmp_path / "Mine.toml"
-    file.write_text(f"{SAMPLED.read_text()}\n[paths]\nentry_guards = {str(kept).lower()}\n")
-    plan = make_plan(str(file), "vanilla")
-    nobody = AuthorityIdentity("0" * 40, "0" * 40)
-    identities = {node.name: nobody for node in plan.of_kind("authority")}
-    lines = {
-        name: torrc(
-            plan, plan.node(name), TorFiles(name, tmp_path, tmp_path / "log"), identities
-        ).splitlines()
-        for name in ("client1", "relay1")
-    }
-    assert f"UseEntryGuards {int(kept)}" in lines["client1"]
-    assert f"DirCache {int(kept)}" in lines["relay1"]
 
 
 def test_a_drawn_network_has_no_fixed_paths(tmp_path: Path) -> None:

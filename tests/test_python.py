@@ -1,4 +1,4 @@
-"""The Python interface: what docs/python.md shows runs, and reads what the commands make."""
+"""The Python interface: the examples of docs/python.md run, and read the commands' runs."""
 
 import subprocess
 import sys
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import polars
 import pytest
-from commands import FakeMachine, with_machine
+from command_line import FakeMachine, with_machine
 from made_runs import Made
 from shown import blocks
 
 import hydra
-from testbed import runner
-from testbed.errors import InputError, TestbedError
-from testbed.toml_file import PROJECT
+from testbed.basics.errors import InputError, TestbedError
+from testbed.basics.toml_file import PROJECT
+from testbed.runs import runner
 
 EXAMPLES = list(blocks(PROJECT / "docs" / "python.md", "python"))
 
@@ -86,7 +86,7 @@ def test_the_documents_many_runs(tmp_path: Path) -> None:
 
 @pytest.mark.experiment
 def test_the_documents_runs(tmp_path: Path) -> None:
-    """The last example makes what the first one has made already no second time."""
+    """The last example doesn't repeat the run that the first one made."""
     for text in (EXAMPLES[0], EXAMPLES[2].replace("(1, 2, 3)", "(1,)")):
         (tmp_path / "script.py").write_text(text, encoding="utf-8")
         done = python("script.py", cwd=tmp_path)

@@ -1,11 +1,11 @@
-"""The releases that can be built: what pins.toml says, and which one is in use."""
+"""The releases that can be built: the pins, and which one is in use."""
 
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
 from testbed.setup import kernel, releases, tor
 
 
@@ -33,7 +33,7 @@ def test_pins_are_whole() -> None:
 
 
 def test_every_release_of_the_order_is_of_a_series() -> None:
-    """Its successors are what an index will name."""
+    """An index will list its successors."""
     for project, versions in pins()["order"].items():
         for version in versions:
             assert version.rpartition(".")[0] in releases.series(project)

@@ -1,10 +1,9 @@
-"""The report: what is on the page and beside it, for whole, foreign and invalid runs, in a browser.
+"""The report: its page and the files beside it, for whole, foreign and invalid runs.
 
-The run directories are made here; no experiment runs. Figures are tested by their data elsewhere.
+The run directories are made here; no experiment runs. Other tests check the data of figures.
 """
 
 import csv
-import hashlib
 import json
 import re
 import shlex
@@ -18,22 +17,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from commands import status_of
-from made_runs import Made
-from test_figures import Recorded, at
+from command_line import status_of
+from made_runs import Made, Recorded, at
 
-from analysis import page, provenance
+from analysis import page
 from analysis.order import SCENARIO_ORDER, TRAFFIC_ORDER, VARIANT_ORDER
 from analysis.report import write_report
-from analysis.tables import Table
+from analysis.table import Table
+from commands.__main__ import parser
 from papers import TABLES
 from papers.hydra.published import TWO_CLIENTS
-from testbed import cli
-from testbed.errors import InputError
-from testbed.plan import make_plan
-from testbed.plan_model import Patch
+from testbed.asked.plans import make_plan
+from testbed.asked.variant_name import TOR_CONFIGS
+from testbed.basics.ending import VALID
+from testbed.basics.errors import InputError
 from testbed.results import read_run
-from testbed.variant import TOR_CONFIGS
 
 CHROMIUM = shutil.which("chromium")
 """Debian's package of that name; only .ci/run installs it."""
@@ -42,7 +40,7 @@ PATCH = TOR_CONFIGS / "patches" / "per-circuit-connections.patch"
 
 
 class Page(HTMLParser):
-    """What of a page the tests look at."""
+    """The parts of a page that the tests look at."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -69,7 +67,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of eight and of two clients, and one of each kind that is left out."""
+    """Runs of eight and of two clients, and one run of each kind that is left out."""
     folder = tmp_path_factory.mktemp("work") / "results"
     for variant, time_s in (("vanilla", 20.0), ("pctls", 2.5)):
         for seed in (1, 2, 3):
@@ -152,11 +150,11 @@ def test_every_table_is_in_the_page_and_beside_it(report: Path, content: Page) -
 def test_what_was_left_out_stands_there_with_the_reason(results: Path, content: Page) -> None:
     runs = results / "NoDropping-bulk" / "vanilla"
     assert "16 runs count, 3 are left out." in content.words
-    assert f"{runs}/seed-4: invalid: shared link before measuring" in content.words
-    assert "NoDropping,bulk,vanilla,4,shared link before measuring,1,2,no" in [
+    assert f"{runs}/seed-4: invalid: middle1 to exit1 before measuring" in content.words
+    assert "NoDropping,bulk,vanilla,4,middle1 to exit1 before measuring,1,2,no" in [
         *(results.parent / "report" / "checks-that-failed.csv").read_text().splitlines()
     ]
-    assert f"{runs}/seed-5/queues.parquet is missing: the run is not whole" in content.words
+    assert f"{runs}/seed-5/queues.parquet is missing: the run is incomplete" in content.words
     foreign = results / "DroppingRemaining-bulk" / "vanilla" / "seed-1" / "manifest.json"
     reason = "plan.congestion_control: Input should be a valid dictionary"
     assert f"{foreign}: {reason}" in content.words
@@ -173,7 +171,7 @@ def test_the_commands_repeat_the_runs(results: Path, content: Page) -> None:
     assert lines.pop() == f"./run.py report {results}"
     planned = set()
     for line in lines:
-        given = cli._parser().parse_args(shlex.split(line)[1:])
+        given = parser(["scenario"]).parse_args(shlex.split(line)[1:])
         plan = make_plan(
             *(given.scenario, given.variant),
             seed=given.seed,
@@ -195,62 +193,11 @@ def test_text_is_shown_and_not_carried_out() -> None:
 
 
 def test_long_headings_have_files_of_their_own(tmp_path: Path) -> None:
-    """As where all of Tor, kernel and testbed differ between runs that stand apart."""
+    """Runs that stand apart may differ in Tor, kernel and testbed at once."""
     folder = page.Folder(tmp_path)
     for made_by in ("kernel " * 50 + "7.2.8", "kernel " * 50 + "7.3.4"):
         folder.table(Table("Costs", ("variant",), (("vanilla",),), made_by=made_by))
     assert len(list(tmp_path.glob("costs-*.csv"))) == 2
-
-
-# What it is made of.
-
-
-def test_versions_are_counted_over_runs(tmp_path: Path) -> None:
-    for seed, commit in ((1, "aaa"), (2, "aaa"), (3, "bbb")):
-        run = Made(seed=seed).write(tmp_path)
-        manifest = json.loads((run / "manifest.json").read_text())
-        tor = {
-            "version": "0.4.9.11",
-            "key": "k",
-            "compiler": "cc",
-            "patches": [{"name": "x.patch", "sha256": "1234"}],
-        }
-        manifest |= {"project": {"version": "1", "commit": commit, "dirty": seed == 3}, "tor": tor}
-        (run / "manifest.json").write_text(json.dumps(manifest))
-    runs = [read_run(path.parent) for path in sorted(tmp_path.rglob("summary.json"))]
-    rows = provenance.versions_table(runs).rows
-    assert ("testbed", "1, commit aaa", "2") in rows
-    assert ("testbed", "1, commit bbb with uncommitted changes", "1") in rows
-    assert ("Tor", "0.4.9.11, build k", "3") in rows
-    assert ("Tor: patches", "x.patch, sha256 1234", "3") in rows
-    # Runs of more than one commit can't be repeated with one.
-    assert not provenance.commands(runs, tmp_path)[0].startswith("git")
-    assert provenance.commands(runs[:2], tmp_path)[0] == "git checkout aaa"
-
-
-def test_a_patch_is_shown_as_it_was_or_not_at_all(tmp_path: Path) -> None:
-    own, kept = tmp_path / "x.patch", tmp_path / "run" / "patches" / "x.patch"
-    patch = Patch(name="x.patch", path=str(own), sha256=hashlib.sha256(b"+ used").hexdigest())
-    assert "is not here as it was used" in provenance.patch_text(patch, tmp_path / "run")
-    own.write_text("+ used")
-    assert provenance.patch_text(patch, tmp_path / "run") == "+ used"
-    own.write_text("+ another")
-    assert "is not here as it was used" in provenance.patch_text(patch, tmp_path / "run")
-    kept.parent.mkdir(parents=True)
-    kept.write_text("+ used")
-    assert provenance.patch_text(patch, tmp_path / "run") == "+ used"
-
-
-def test_a_file_of_the_users_own_is_named_as_a_file() -> None:
-    plan = make_plan("NoDropping", "vanilla", traffic="web")
-    own = plan.model_copy(update={"scenario": "Mine", "variant": "mine"})
-    assert provenance.command(own) == (
-        "./run.py scenario Mine.toml --variant mine.toml --traffic web --duration 300 --seed 1"
-    )
-
-
-def test_a_run_of_the_host_machine_is_repeated_there() -> None:
-    assert provenance.command(make_plan("One", "vanilla"), "host").endswith(" --machine host")
 
 
 # The command.
@@ -262,15 +209,15 @@ def test_the_command_writes_the_report_below_the_directory(
     Made().write(tmp_path)
     invalid = Made(seed=2, valid=False).write(tmp_path)
     for _ in range(2):  # a report replaces the one before
-        assert status_of(["report", str(tmp_path)]) == cli.VALID
-    told = capsys.readouterr().err
-    assert f"left out: {invalid}: invalid" in told
-    assert f"report in {tmp_path}/report/report.html" in told
+        assert status_of(["report", str(tmp_path)]) == VALID
+    printed = capsys.readouterr().err
+    assert f"left out: {invalid}: invalid" in printed
+    assert f"report in {tmp_path}/report/report.html" in printed
     assert (tmp_path / "report" / "report.html").is_file()
 
 
-def test_of_ones_own_scenarios_a_report_shows_nothing_published(tmp_path: Path) -> None:
-    # The patch of pctls says, in its header, what it is after.
+def test_a_report_on_other_scenarios_shows_nothing_published(tmp_path: Path) -> None:
+    # pctls isn't among the variants: the header of its patch names the paper.
     for variant in ("vanilla", "mine"):
         Made(variant, "ThreeContinents").write(tmp_path / "runs")
     write_report(tmp_path / "runs", tmp_path / "report.html", of_papers=TABLES)
@@ -280,7 +227,7 @@ def test_of_ones_own_scenarios_a_report_shows_nothing_published(tmp_path: Path) 
         assert theirs not in words
 
 
-def test_runs_that_all_don_t_count_have_a_report_of_the_reasons(tmp_path: Path) -> None:
+def test_a_report_without_runs_that_count_has_the_reasons(tmp_path: Path) -> None:
     invalid = Made(valid=False).write(tmp_path / "runs")
     found = write_report(tmp_path / "runs", tmp_path / "report.html")
     assert not found.valid
@@ -326,8 +273,9 @@ def test_bad_input_is_one_line_and_status_2(
 # How long it takes.
 
 
+@pytest.mark.slow
 def test_a_report_of_100_runs_takes_less_than_a_minute(tmp_path: Path) -> None:
-    """Of five minutes each, by the processor's time, since other tests run beside this one."""
+    """Runs of five minutes, in processor time, as other tests run at the same time."""
     sockets = [
         at(
             number / 2,
@@ -358,9 +306,9 @@ def test_a_report_of_100_runs_takes_less_than_a_minute(tmp_path: Path) -> None:
 
 
 def in_browser(file: Path, profile: Path) -> tuple[str, list[str]]:
-    """The page as headless Chromium has it in the end, and the messages on its console.
+    """The page as headless Chromium ends with it, and the messages on its console.
 
-    Names can't be resolved there, so that nothing could leave this machine.
+    Names can't be resolved there, so nothing can leave this machine.
     """
     command = [
         *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
@@ -389,10 +337,10 @@ def test_a_browser_shows_tables_and_figures_and_complains_of_nothing(
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
-def test_a_browser_can_draw_every_figure_and_fetches_nothing(
+def test_a_browser_can_show_every_figure_and_fetches_nothing(
     report: Path, content: Page, tmp_path: Path
 ) -> None:
-    """With a script put in that counts the pictures that have a size, and one from elsewhere."""
+    """A script is added that counts the images that have a size, and an image from elsewhere."""
     count = "document.title = [...document.images].filter(image => image.naturalWidth > 99).length"
     text = report.read_text(encoding="utf-8")
     text = text.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")

@@ -1,13 +1,13 @@
-"""Networks as data, and the ways through them."""
+"""Networks as data, and the routes through them."""
 
 import json
 
 import pytest
 from pydantic import ValidationError
 
-from testbed.network.model import Link, Network, Node, Shape, Site
+from testbed.asked.plans import make_plan
 from testbed.network.routes import Routes
-from testbed.plan import make_plan
+from testbed.plan.network import Link, Network, Node, Shape, Site
 
 
 def link(first: str, second: str, delay_ms: float, back_ms: float | None = None) -> Link:
@@ -40,7 +40,7 @@ def test_a_network_is_json_and_back() -> None:
 
 
 def test_a_way_has_as_few_links_as_can_be_and_then_the_least_delay() -> None:
-    # Through c it would be quicker from a to b; from a to e there are two ways of two links.
+    # From a to b the route through c would be faster; from a to e two routes have two links.
     routes = Routes(
         network(
             link("a", "b", 50),
@@ -96,12 +96,12 @@ def test_a_ways_rate_is_the_least_and_its_losses_come_together() -> None:
 def test_where_there_is_no_way_it_is_told() -> None:
     routes = Routes(network(link("a", "b", 1), link("c", "d", 1)))
     assert routes.unreachable() == ("a", "c")
-    with pytest.raises(ValueError, match="no way from b to d"):
+    with pytest.raises(ValueError, match="no route from b to d"):
         routes.path("b", "d")
 
 
 def test_a_topologys_network_is_such_data_too() -> None:
-    """Its nodes forward as routers do: the ways are the circuits' paths."""
+    """Its nodes forward packets as routers do, so the routes are the circuits' paths."""
     plan = make_plan("SharedDropping", "vanilla")
     nodes = tuple(node for node in plan.nodes if node.kind != "authority")
     routes = Routes(Network(nodes=nodes, links=plan.links))

@@ -1,6 +1,6 @@
-"""What a run can be given beside its plan's scenario and variant: a generator, and captures.
+"""Options of a run beside scenario and variant: a generator, and captures.
 
-Bad words for them are in test_cli.
+test_cli has wrong values for them.
 """
 
 import gzip
@@ -18,15 +18,15 @@ import polars
 import pytest
 from machine import run_scenario
 
-from testbed.errors import InputError, TestbedError
-from testbed.guest import memory_mb
-from testbed.lab import network
-from testbed.lab.links import LinkCounters
-from testbed.plan import make_plan
-from testbed.plan_model import Plan
-from testbed.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
-from testbed.probes.premise import record_links
-from testbed.recording import Record
+from testbed.asked.plans import make_plan
+from testbed.basics.errors import InputError, TestbedError
+from testbed.inside.lab import network
+from testbed.inside.lab.links import LinkCounters
+from testbed.inside.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
+from testbed.inside.probes.link_counts import record_links
+from testbed.inside.recording import Record
+from testbed.machines.guest import memory_mb
+from testbed.plan.model import Plan
 from testbed.results import Run
 
 
@@ -40,12 +40,12 @@ def plan() -> Plan:
 
 GENERATOR = """#!/bin/sh
 echo "$@" >> {folder}/played
-exec {python} -m testbed.traffic.tgen "$@"
+exec {python} -m testbed.inside.traffic.tgen "$@"
 """
 
 
 def write_generator(folder: Path) -> Path:
-    """The bundled generator behind a program that writes down how it was called."""
+    """A program that records how it was called, and then is the bundled generator."""
     path = folder / "bin" / "tgen"
     path.parent.mkdir()
     path.write_text(GENERATOR.format(folder=folder, python=sys.executable))
@@ -71,7 +71,7 @@ def test_a_generator_by_its_path_or_its_name(
     assert make_plan("One", "vanilla").tgen is None, "none is taken that was not asked for"
 
 
-def test_a_generator_is_part_of_the_runs_name_and_its_place_is_not(generator: Path) -> None:
+def test_the_runs_key_depends_on_the_generator_and_not_on_its_place(generator: Path) -> None:
     bundled = make_plan("One", "vanilla")
     first = make_plan("One", "vanilla", tgen=str(generator))
     moved = generator.rename(generator.with_name("other"))
@@ -89,7 +89,7 @@ def test_a_generator_is_part_of_the_runs_name_and_its_place_is_not(generator: Pa
         ("here", 'is not on PATH: write "./here"'),
     ],
 )
-def test_a_generator_that_is_none(
+def test_a_generator_that_can_not_be_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, advice: str
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -116,7 +116,7 @@ def test_a_pair_without_a_link(plan: Plan, pair: str) -> None:
 
 
 def test_ways_between_sites_are_no_links_to_capture() -> None:
-    """Several share a router's interface: nothing would have been captured, without a word."""
+    """Several share a router's interface, so tcpdump would silently capture nothing."""
     drawn = make_plan("SmallNetwork", "vanilla")
     assert capture_pairs(drawn, ["router-client"]) == ("client-router",)
     with pytest.raises(InputError, match='--pcap "router-router" names no link of sampled: '):
@@ -138,7 +138,7 @@ def test_what_tcpdump_says_at_its_end() -> None:
     assert dropped_packets(words.format("0 packets")) == 0
     assert dropped_packets(words.format("1 packet")) == 1
     assert dropped_packets(words.format("1289 packets")) == 1289
-    with pytest.raises(TestbedError, match=r"tcpdump ended before its time: .*No space"):
+    with pytest.raises(TestbedError, match=r"tcpdump ended early: .*No space"):
         dropped_packets("tcpdump: x.pcap: No space left on device")
 
 
@@ -147,7 +147,7 @@ def test_what_tcpdump_says_at_its_end() -> None:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    """A short run with a generator in the place of the bundled one and two kinds of captures."""
+    """A short run with its own generator and captures of two kinds of links."""
     folder = tmp_path_factory.mktemp("options")
     program = write_generator(folder)
     options = ("--tgen", str(program), "--pcap", "exit-middle", "--pcap", "client-guard")
@@ -167,7 +167,7 @@ def test_the_generator_played_both_ends(finished: tuple[Run, Path]) -> None:
 
 
 def packets(capture: Path) -> Iterator[tuple[float, bytes, int]]:
-    """Unix time, what is kept, and the whole length in bytes, of each packet of a pcap file."""
+    """The Unix time, the kept bytes and the full length of each packet in a pcap file."""
     data = gzip.decompress(capture.read_bytes())
     magic, link_type = struct.unpack_from("<I16xI", data)
     assert (magic, link_type) == (0xA1B2C3D4, 1), "microseconds, Ethernet"
@@ -178,10 +178,10 @@ def packets(capture: Path) -> Iterator[tuple[float, bytes, int]]:
         at += 16 + kept
 
 
-def test_a_reading_of_links_has_the_time_of_its_begin(
+def test_a_reading_of_links_has_the_time_at_which_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Upon which the next test rests."""
+    """The next test rests on this."""
     clock = iter(range(100))
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
 
@@ -212,7 +212,7 @@ def test_a_capture_has_every_packet_that_the_link_has_counted(finished: tuple[Ru
     directions = ["middle1-exit1", "client1-guard1", "client2-guard2"]
     directions += ["-".join(reversed(direction.split("-"))) for direction in directions]
     assert set(captures) == {f"{direction}.pcap.gz" for direction in directions}
-    # A reading of one direction's counters is over when that of the next one begins.
+    # A reading of one direction's counters ends when that of the next one begins.
     over_s = polars.col("time_s").shift(-1).over("when")
     readings = run.links.sort("time_s").with_columns(over_s=over_s)
     assert readings.select((polars.col("over_s") - polars.col("time_s")).max()).item() < 0.001

@@ -1,55 +1,45 @@
 """Shared links: the closed form by hand and by enumeration, the simulation by the closed form.
 
-What is simulated in consensuses of the live network uses those that come with the project.
+Simulations of the live network use the consensuses that come with the project.
 """
 
-import csv
-import io
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import status_of
 from made_consensus import FEW, MadeRelay, document
-from rich.console import Console
 
-from salsa import command, figures, simulation
+from salsa import simulation
 from salsa.cases import EXIT_CLASSES, MIXTURE, MIXTURE_SHARES, PAPER_CIRCUITS, Case, Rule
 from salsa.drawing import DrawnCircuits, draw
 from salsa.expected import expected
 from salsa.links import count_links
 from salsa.positions import Positions, exits_by_class, positions, scaled
 from salsa.simulation import Estimate, expect, simulate
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
 from testbed.network.consensus import Consensus, parse_document
 from testbed.network.finding import read_consensuses
 from testbed.network.positions import relay_classes
 
 NOVEMBER = "2021-11-30"
+
+
 KINDS = [
     Case(internal_share=share, undirected=undirected)
     for share in (0.0, 1.0)
     for undirected in (False, True)
 ]
 
+
 THREE = Positions(
     guard=np.array([0.5, 0.3, 0.2]),
     middle=np.array([0.1, 0.6, 0.3]),
     last=np.array([0.25, 0.25, 0.5]),
 )
-"""Three relays, each in every place: circuits with the same relay twice and thrice among them."""
-
-
-MANY = [
-    MadeRelay(10 + number % 90, flags, f"10.{number % 200}.0.1", "accept 1-65535")
-    for number, flags in enumerate(["Fast Guard Stable V2Dir", "Fast", "Exit Fast"] * 200)
-]
-"""A network that is large enough to be scaled."""
+"""Three relays that can each be in every position, so circuits may have a relay several times."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +49,7 @@ def november() -> Consensus:
 
 @pytest.fixture(scope="module")
 def quarter(november: Consensus) -> Consensus:
-    """A quarter of its relays, which the closed form takes a sixteenth of the time for."""
+    """A quarter of the relays, for which the closed form takes a sixteenth of the time."""
     return scaled(november, 0.25)
 
 
@@ -68,13 +58,13 @@ def made(*relays: MadeRelay) -> Consensus:
 
 
 def circuits(*paths: str) -> DrawnCircuits:
-    """Of relays that are digits: "012" goes from 0 over 1 to 2."""
+    """Circuits of relays that are digits: "012" goes from 0 through 1 to 2."""
     columns = zip(*(map(int, path) for path in paths), strict=True)
     return DrawnCircuits(*(np.array(column, dtype=np.int32) for column in columns))
 
 
 def test_links_of_a_few_circuits_are_counted() -> None:
-    # 0-1 twice, 1-2 twice, 2-1 and 1-0 once each: undirected, 0-1 three times and 1-2 three times.
+    # Directed, 1-2 occurs twice; undirected, 0-1 occurs twice and 1-2 three times.
     few = circuits("012", "312", "410", "521")
     counted = count_links(few, 6, undirected=False)
     assert counted.by_parts.tolist() == [0, 6, 1]
@@ -103,7 +93,7 @@ def test_links_are_counted_as_a_loop_would(undirected: bool) -> None:
 
 
 def outcomes(count: int, per_client: int) -> Iterator[tuple[float, DrawnCircuits]]:
-    """Every set of circuits that the three relays allow, with its probability."""
+    """Every possible set of circuits of the three relays, with its probability."""
     relays = range(3)
     clients = -(-count // per_client)
     for guards in itertools.product(relays, repeat=clients):
@@ -143,7 +133,7 @@ def test_the_closed_form_is_exact(count: int, per_client: int, undirected: bool)
         )
 
 
-def test_the_closed_form_is_the_issues_for_plain_pairs() -> None:
+def test_the_closed_form_of_plain_pairs() -> None:
     chances = Positions(
         guard=np.array([0.4, 0.6, 0, 0, 0, 0]),
         middle=np.array([0, 0, 0.3, 0.7, 0, 0]),
@@ -186,7 +176,7 @@ def test_the_simulation_agrees_with_the_closed_form(quarter: Consensus, case: Ca
     for drawn, computed in pairs:
         if drawn is not None and computed is not None:
             assert drawn.deviation is not None
-            # 4 standard errors: of these 190 figures one in 80 such tests would be beyond.
+            # At 4 standard errors, one of these 190 numbers would fail in 80 such tests.
             assert abs(drawn.mean - computed.mean) < 4 * drawn.deviation / 20**0.5 + 1e-9
 
 
@@ -203,7 +193,7 @@ def test_the_papers_figures_are_met(november: Consensus) -> None:
     assert 2.8 < external.guard_middle.percent.mean < 3.1
     assert external.shared_percent.mean < internal.shared_percent.mean
     assert internal.shared_percent.mean < both_ways.shared_percent.mean
-    # Figure 4, SALSA at 1, 10 and 25 %.
+    # Figure 4, SALSA at scales of 1, 10 and 25 %.
     for scale, published in ((0.01, 53.85), (0.1, 21.19), (0.25, 12.03)):
         share = expect(november, Case(scale=scale), 0).shared_percent.mean
         assert share == pytest.approx(published, rel=0.05)
@@ -256,28 +246,75 @@ def test_relays_kept_apart_are_chosen_by_what_is_left() -> None:
     drawn = draw(chances, 60_000, per_client=1, seed=1)
     last_is_2 = drawn.lasts == 2
     assert last_is_2.mean() == pytest.approx(0.5, abs=0.01)
-    # The guard is 0 or 1 then, by 0.5 to 0.3; the middle is what is left.
+    # Then the guard is 0 or 1, with 0.5 to 0.3, and the middle is the remaining relay.
     assert (drawn.guards[last_is_2] == 0).mean() == pytest.approx(0.5 / 0.8, abs=0.01)
     assert (drawn.middles == 3 - drawn.guards - drawn.lasts).all()
 
 
-def test_too_few_relays_to_keep_apart_are_told() -> None:
+SIX = Positions(
+    guard=np.array([0.4, 0.3, 0.2, 0.1, 0.0, 0.0]),
+    middle=np.full(6, 1 / 6),
+    last=np.array([0.2, 0.2, 0.0, 0.0, 0.3, 0.3]),
+    kept_apart=(np.arange(6),),
+)
+
+
+def guards_of_clients(drawn: DrawnCircuits, per_client: int) -> list[set[int]]:
+    """The guards that each client's circuits have."""
+    return [set(row) for row in drawn.guards.reshape(-1, per_client).tolist()]
+
+
+def test_circuits_that_cannot_have_the_clients_guard_have_its_next_one() -> None:
+    """A client with forty circuits has two guards at most where a guard for each conflicting
+    circuit, drawn anew, gives a client up to four."""
+    drawn = draw(SIX, 40_000, per_client=40, seed=1)
+    found = guards_of_clients(drawn, 40)
+    assert max(map(len, found)) == 2
+    assert not (drawn.guards == drawn.lasts).any()
+    anew = np.random.default_rng(1)
+    before = drawn.guards.copy()
+    firsts = np.array([max(row, key=row.count) for row in before.reshape(-1, 40).tolist()])
+    passed = np.flatnonzero(before != np.repeat(firsts, 40))
+    chances = SIX.guard
+    for place in passed:
+        while (guard := anew.choice(6, p=chances)) == drawn.lasts[place]:
+            pass
+        before[place] = guard
+    assert max(map(len, guards_of_clients(drawn._replace(guards=before), 40))) == 4
+
+
+def test_circuits_have_each_of_their_clients_guards_equally_often() -> None:
+    drawn = draw(SIX, 60_000, per_client=60, seed=2, guards=2)
+    assert {len(one) for one in guards_of_clients(drawn, 60)} <= {2, 3, 4}
+    free = draw(replace(SIX, kept_apart=()), 60_000, per_client=60, seed=2, guards=2)
+    assert {len(one) for one in guards_of_clients(free, 60)} == {2}
+    shares = [np.mean(row == row[0]) for row in free.guards.reshape(-1, 60)]
+    assert np.mean(shares) == pytest.approx(0.5, abs=0.02)
+    # A guard is one of a client's first two with p + the sum over others q of q p / (1 - q).
+    first = 0.4 + 0.3 * 0.4 / 0.7 + 0.2 * 0.4 / 0.8 + 0.1 * 0.4 / 0.9
+    having = np.mean([0 in one for one in guards_of_clients(free, 60)])
+    assert having == pytest.approx(first, abs=0.04)
+    with pytest.raises(InputError, match="for one guard of a client"):
+        expected(SIX, 10, per_client=2, undirected=False, guards=2)
+
+
+def test_too_few_relays_to_keep_apart_are_refused() -> None:
     two = replace(THREE, kept_apart=(np.array([0, 0, 1]),))
     with pytest.raises(InputError, match="too few relays"):
         draw(two, 10, per_client=1, seed=1)
 
 
-def test_families_are_kept_apart_where_they_are_told() -> None:
+def test_known_families_are_kept_apart() -> None:
     consensus = made()
     case = Case(rules=frozenset([Rule.NO_SAME_FAMILY]))
-    with pytest.raises(InputError, match="tells no families"):
+    with pytest.raises(InputError, match="has no families"):
         positions(consensus, case)
     families = consensus.relays["family"].to_list()
     families[0] = families[1] = 7
-    told = consensus.relays.with_columns(
+    known = consensus.relays.with_columns(
         consensus.relays["family"].clear(len(FEW)).scatter([0, 1], [7, 7])
     )
-    [numbers] = positions(replace(consensus, relays=told), case).kept_apart
+    [numbers] = positions(replace(consensus, relays=known), case).kept_apart
     assert numbers.tolist() == [7, 7, -1, -1, -1, -1]
 
 
@@ -328,101 +365,7 @@ def test_a_single_simulation_has_no_interval() -> None:
 
 def test_processes_give_what_one_does(quarter: Consensus, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [(quarter, replace(kind, circuits=2000)) for kind in KINDS]
-    alone = simulation.carry_out(jobs, 2)
+    alone = simulation.simulate_all(jobs, 2)
     monkeypatch.setattr(simulation, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr(simulation, "cores", lambda: 2)
-    assert simulation.carry_out(jobs, 2) == alone
-
-
-def test_a_bar_is_shown_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    for patience_s, shown in ((command._PATIENCE_S, False), (0.0, True)):
-        monkeypatch.setattr(command, "_PATIENCE_S", patience_s)
-        file = io.StringIO()
-        with command.late_bar(Console(file=file, force_terminal=True), "simulating", 3) as tell:
-            tell(1)
-        assert ("simulating" in file.getvalue()) == shown
-        assert shown or not file.getvalue()
-
-
-def printed(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
-    assert status_of(["salsa", *arguments.split()]) == 0
-    return capsys.readouterr().out
-
-
-def test_the_command_meets_the_issues_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = json.loads(printed(f"{NOVEMBER} --json", capsys))
-    assert [(row["internal_share"], row["direction"]) for row in rows] == [
-        *((0, "directed"), (0, "undirected"), (1, "directed"), (1, "undirected")),
-    ]
-    assert {row["circuits"] for row in rows} == {PAPER_CIRCUITS}
-    assert 3.4 < rows[0]["all_percent_mean"] < 3.8
-    assert rows[0]["all_percent_low"] < rows[0]["all_percent_mean"] < rows[0]["all_percent_high"]
-    assert sum(rows[0]["links_by_parts_mean"]) == pytest.approx(rows[0]["all_links_mean"])
-
-
-def test_the_command_prints_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    one = printed(f"{NOVEMBER} --seeds 1 --external --directed --circuits 1000", capsys)
-    assert "6400 relays, 1000 circuits" in one and "circuits with two" in one
-    numbers = "--circuits 1000,2000:4000:1000"
-    several = printed(f"{NOVEMBER} 2026-04-18 --seeds 1 {numbers}", capsys)
-    assert [line.split()[2] for line in several.splitlines() if line.startswith("2026")] == [
-        *("1000", "2000", "3000", "4000") * 2,
-    ]
-    assert "closed form" in printed(f"{NOVEMBER} --expected --external", capsys)
-
-
-def test_the_command_prints_csv(capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(f"{NOVEMBER} --csv --seeds 2 --circuits 1000 --scale 0.1 --rule all", capsys)
-    rows = list(csv.DictReader(io.StringIO(text)))
-    assert len(rows) == 4
-    assert {row["circuits"] for row in rows} == {"100"}
-    assert rows[0]["rules"] == "exit-by-policy flags no-relay-twice no-same-16"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ("2021-11-30 --internal --exit-class web", "internal circuits have no exit"),
-        ("2026-04-18 --exit-class web", "tells no exit policies"),
-        ("2021-11-30 --rule no-same-family", "tells no families"),
-        ("2021-11-30 --rule no-same-16 --expected", "for independent relays"),
-        ("2021-11-30 --scale 0", "give more than 0"),
-        ("2021-11-30 --circuits 5:1:1", "FIRST:LAST:STEP"),
-        ("2021-11-30 --circuits many", "not a whole number"),
-        ("2021-11-30 --internal-share 1.5", "not from 0 to 1"),
-        ("2021-11-30 --figures out --scale 0.5", "leave --scale out"),
-        ("2021-11-30 --figures out --json", "leave --json out"),
-        ("2021-11-30 --run out", "--run has settings of its own: leave CONSENSUS out"),
-        ("--run out --circuits 5", "leave --circuits out"),
-        ("nowhere", "there is no consensus"),
-    ],
-)
-def test_what_can_not_be_is_told(
-    arguments: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert status_of(["salsa", *arguments.split()]) == 2
-    assert told in " ".join(capsys.readouterr().err.split())
-
-
-def test_the_report_has_the_papers_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "made").write_text(document(MANY), encoding="utf-8")
-    printed(f"{tmp_path / 'made'} --figures {tmp_path / 'out'} --seeds 1", capsys)
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page.count("<figure") == 6
-    for published in ("54.82", "20.56", "12.51", "11.3", "13805", "3.7 to 6.9 %"):
-        assert published in page
-    assert len(list((tmp_path / "out").glob("*.svg"))) == 6
-    assert 'src="http' not in page and 'href="http' not in page
-
-
-def test_the_report_goes_without_policies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(figures, "FORECAST", (1000, 2000))
-    monkeypatch.setattr(figures, "SCALES", (0.5, 1.0))
-    (tmp_path / "made").write_text(document(MANY, microdesc=True), encoding="utf-8")
-    printed(f"{tmp_path / 'made'} --figures {tmp_path / 'out'} --seeds 1", capsys)
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page.count("<figure") == 5
+    assert simulation.simulate_all(jobs, 2) == alone

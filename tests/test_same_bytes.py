@@ -1,8 +1,8 @@
 """The same seed, the same bytes: real runs of one plan by other users, in other places, at once.
 
-What differs between them on purpose is what belongs to a host: paths and their depth, the cache,
-variables, locale, time zone, umask, user, load, cores, the times of files. `docs/determinism.md`
-says what is promised.
+They differ on purpose in what belongs to a host: paths and their depth, the cache, variables,
+locale, time zone, umask, user, load, cores, the times of files. `docs/determinism.md` says what is
+promised.
 """
 
 import os
@@ -19,13 +19,15 @@ import pytest
 from machine import refused_memory
 from rich.console import Console
 
-from testbed import guest, runner
-from testbed.plan import make_plan
+from testbed.asked.plans import make_plan
+from testbed.basics import cache
+from testbed.basics.toml_file import PROJECT
+from testbed.inside.tor.bootstrap import NETWORK
+from testbed.machines import guest
 from testbed.results import Run, read_run
 from testbed.results.tables import SCHEMAS
-from testbed.setup import builds, cache, environment, processor
-from testbed.toml_file import PROJECT
-from testbed.tor.bootstrap import NETWORK
+from testbed.runs import runner
+from testbed.setup import builds, environment, processor
 
 pytestmark = [pytest.mark.experiment, pytest.mark.timeout(1200)]
 
@@ -33,7 +35,7 @@ SCENARIO = ("scenario", "One", "--variant", "pctls", "--duration", "4 s", "--see
 OTHER_USER = 54_321
 COPIED = (
     *("run.py", "requirements.txt", "pyproject.toml"),
-    *("analysis", "papers", "salsa", "scenarios", "topologies", "tor-configs"),
+    *("analysis", "commands", "papers", "salsa", "scenarios", "topologies", "tor-configs"),
 )
 
 
@@ -42,8 +44,8 @@ class Place:
     """A checkout with a cache of its own, somewhere.
 
     Attributes:
-        before: the words of a command that carries out the rest.
-        variables: of the environment, beside what every user has.
+        before: a command that runs the one after it.
+        variables: environment variables beside those of every user.
     """
 
     project: Path
@@ -52,7 +54,7 @@ class Place:
     variables: dict[str, str] = field(default_factory=dict)
 
     def run(self, out: Path, *options: str) -> Run:
-        """Carry the scenario out as a user would; it must come out valid."""
+        """Carry the scenario out as a user would; the run must be valid."""
         done = subprocess.run(
             [
                 *self.before,
@@ -90,7 +92,7 @@ def first(here: Place, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[Path]:
-    """A folder that every user can come to; pytest's own are private."""
+    """A folder that every user can enter; pytest's own are private."""
     folder = Path("/tmp", f"same-bytes-{secrets.token_hex(8)}")
     folder.mkdir()
     folder.chmod(0o755)
@@ -102,7 +104,7 @@ def elsewhere() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def there(elsewhere: Path) -> Place:
-    """Another place, with its own way of doing things."""
+    """Another place, with its own umask, cores, locale and variables."""
     place = moved(elsewhere / "one")
     place.before = ["sh", "-c", 'umask 077; exec taskset --cpu-list 0 "$@"', "sh"]
     place.variables = {
@@ -115,7 +117,7 @@ def there(elsewhere: Path) -> Place:
 
 
 def moved(folder: Path) -> Place:
-    """A copy of this checkout, and of what its cache has but for bootstrapped networks."""
+    """A copy of this checkout and of its cache, except for bootstrapped networks."""
     project = folder / "a place of its own" / "deeper" / "and, deeper" / "hydra"
     shutil.copytree(
         PROJECT / "testbed", project / "testbed", ignore=shutil.ignore_patterns("__pycache__")
@@ -136,7 +138,7 @@ def moved(folder: Path) -> Place:
 
 
 def carried_out(out: Path, variant: str) -> Run:
-    """A run by this process, so that a test can change what it is made with."""
+    """A run by this process, so a test can replace parts of it."""
     plan = make_plan("One", variant, seed=2, duration="4 s")
     runner.carry_out(plan, out, Console(stderr=True), lambda _step: None)
     return read_run(out)
@@ -144,7 +146,7 @@ def carried_out(out: Path, variant: str) -> Run:
 
 @contextmanager
 def busy_cores() -> Iterator[None]:
-    """All cores have something else to do meanwhile."""
+    """Keep all cores busy within the context."""
     programs = [
         subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(os.cpu_count() or 1)
     ]
@@ -157,7 +159,7 @@ def busy_cores() -> Iterator[None]:
 
 
 def assert_equal(one: Run, other: Run) -> None:
-    """Not by the fingerprint alone: it is made by what is tested here."""
+    """Compare all files, not only fingerprints, which are made by the code under test."""
     for name in SCHEMAS:
         files = [run.directory / f"{name}.parquet" for run in (one, other)]
         assert files[0].read_bytes() == files[1].read_bytes(), name
@@ -187,7 +189,7 @@ def test_two_users(first: Run, elsewhere: Path) -> None:
 
 
 def test_a_host_that_refuses_mappings(here: Place, first: Run, tmp_path: Path) -> None:
-    """How many it permits a process, and so when it refuses one, differs between hosts."""
+    """How many mappings a process may have differs between hosts."""
     with refused_memory(limit_mb=24):
         other = here.run(tmp_path / "run")
     assert_equal(first, other)
@@ -206,7 +208,7 @@ def test_a_patch_in_another_place(tmp_path: Path) -> None:
 
 
 def test_another_seed_is_another_run(here: Place, first: Run, tmp_path: Path) -> None:
-    """By one bit."""
+    """Even if only one bit of the seed differs."""
     other = here.run(tmp_path / "run", "--seed", "3")
     assert other.manifest["fingerprint"] != first.manifest["fingerprint"]
 
@@ -214,7 +216,7 @@ def test_another_seed_is_another_run(here: Place, first: Run, tmp_path: Path) ->
 def test_entropy_of_the_host_shows(
     first: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What all tests here rest on: were chance let in, they would fail."""
+    """All tests here rest on this: they would fail if chance got in."""
     monkeypatch.setattr(guest, "derived_seed", lambda *_of, **_kind: secrets.randbits(64))
     other = carried_out(tmp_path / "run", "pctls")
     with pytest.raises(AssertionError):
@@ -222,9 +224,10 @@ def test_entropy_of_the_host_shows(
 
 
 def test_another_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without some of this one's features libraries take other code, and meet other page faults.
+    """Without some of this one's features, libraries run other code, and have other page faults.
 
-    Were the guest's libraries not told what to use, it would fail: also for what they are told.
+    If the guest didn't say which features to use, runs would differ. Even the length of what it
+    says matters.
     """
     of_others = (*processor.NOT_USED, "ERMS", "FSRM", "RTM", "XSAVE", "XSAVEC")
     nothing = tuple("X" * len(name) for name in of_others)

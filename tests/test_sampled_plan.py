@@ -10,17 +10,20 @@ import polars
 import pytest
 from machine import run_scenario
 
-from testbed.addresses import MOST_HOSTS, block_of, data_address
-from testbed.drawing import draw_scenario
-from testbed.errors import InputError
-from testbed.lab.calibration import calibrated_links
-from testbed.network.model import Shape
-from testbed.plan import make_plan, shortest_duration_s
-from testbed.plan_differences import differences
-from testbed.plan_model import Plan
-from testbed.results.invariants import connections_check, relay_connections, sharing_check
+from testbed.asked.drawing import draw_scenario
+from testbed.asked.duration import shortest_duration_s
+from testbed.asked.plans import make_plan
+from testbed.asked.scenario import WARM_UP_S
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import Value
+from testbed.inside.calibration.counting import calibrated_links
+from testbed.inside.traffic.models import MODELS
+from testbed.plan.addresses import MOST_HOSTS, block_of, data_address
+from testbed.plan.differences import differences
+from testbed.plan.model import Plan
+from testbed.plan.network import Shape
+from testbed.results.checks.connections import connections_check, relay_connections, sharing_check
 from testbed.results.tables import SCHEMAS
-from testbed.toml_file import Value
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +108,9 @@ def test_seeds_of_one_scenario_are_runs_of_one_group(plan: Plan) -> None:
     assert "links.loss is 0.0, not 0.01" in differing(network__loss="1 %")
     assert 'links.queue_discipline.0 is "fifo"' in differing(network__queue_discipline="codel")
     assert differing(network__relay_rates="10 %") == "relay_rates is null, not 0.1"
-    assert differing(watch="the 5 busiest") == "watched is null, not 5"
+    assert differing(watch="the 5 busiest") == (
+        "watched is 0, not 5; only_watched is false, not true"
+    )
     assert "congestion_control.0" in differing(tcp__congestion_control="bbr")
 
 
@@ -247,10 +252,11 @@ def test_circuits_one_after_the_other_share_nothing() -> None:
 
 @pytest.mark.experiment
 def test_a_drawn_network_runs(tmp_path: Path) -> None:
-    run = run_scenario(tmp_path, "SmallNetwork", "pctls", 30, timeout_s=1800)
+    run = run_scenario(tmp_path, "SmallNetwork", "pctls", 45, timeout_s=1800)
     checks = {check.name: check for check in run.summary.checks}
     assert checks["bandwidth weights in the consensus"].value == run.plan.bandwidth_weights
     assert checks["relays with another weight in the consensus"].ok
+    assert checks["active circuits had settled"].ok
     sharing = checks["relay connections with several circuits at once"]
     assert sharing.ok and sharing.value and sharing.value["connections"] > 20
     carried = run.transfers.filter("ok")
@@ -259,3 +265,17 @@ def test_a_drawn_network_runs(tmp_path: Path) -> None:
     for path in carried["path"].unique():
         guard, middle, last = path.split(",")
         assert "guard" in flags[guard] and "exit" in flags[last] and middle in flags
+
+
+def test_drawn_networks_warm_up_and_older_plans_did_not() -> None:
+    drawn = make_plan("SmallNetwork", "vanilla", duration="10 s")
+    assert (drawn.warm_up_s, drawn.traffic_s) == (WARM_UP_S, WARM_UP_S + 10)
+    assert max(MODELS["page"].pauses_s) == WARM_UP_S  # by then every client has begun
+    assert make_plan("SmallNetwork", "vanilla", changes={"warm_up": "0 s"}).warm_up_s == 0
+    assert make_plan("NoDropping", "vanilla").warm_up_s == 0
+    assert make_plan("NoDropping", "vanilla", changes={"warm_up": "5 s"}).warm_up_s == 5
+    older = drawn.model_dump(mode="json")
+    del older["warm_up_s"]
+    assert Plan.model_validate(older).warm_up_s == 0
+    with pytest.raises(InputError, match=r"SmallNetwork\.toml: warm_up"):
+        make_plan("SmallNetwork", "vanilla", changes={"warm_up": "20"})

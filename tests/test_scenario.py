@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import InputError
-from testbed.queue_disciplines import DISCIPLINES
-from testbed.scenario import LinkKeys, Scenario, read_scenario
+from testbed.asked.scenario import Scenario, read_scenario
+from testbed.asked.scenario_links import LinkKeys
+from testbed.basics.errors import InputError
+from testbed.plan.queue_disciplines import DISCIPLINES
 
 GOOD = """
 title = "A network"

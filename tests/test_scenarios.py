@@ -10,9 +10,9 @@ import polars
 import pytest
 from machine import run_scenario
 
+from testbed.asked.scenario import SCENARIOS, is_sampled
+from testbed.basics.toml_file import PROJECT, names_in
 from testbed.results import Run
-from testbed.scenario import SCENARIOS, is_sampled
-from testbed.toml_file import PROJECT, names_in
 
 pytestmark = pytest.mark.experiment
 

@@ -1,6 +1,6 @@
-"""The set-up: what it says when it can't go on, what it shows meanwhile, and how fast it is.
+"""The set-up: its errors, its display, and its speed.
 
-No test here asks apt or pip for anything over the network.
+No test here uses the network through apt or pip.
 """
 
 import io
@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from testbed.errors import InputError, TestbedError
+from testbed.basics import cache, steps
+from testbed.basics.errors import InputError, TestbedError
 from testbed.setup import (
     builds,
-    cache,
     doctor,
     environment,
     host_kernel,
@@ -31,7 +31,6 @@ from testbed.setup import (
     processor,
     ready,
     releases,
-    steps,
     tor,
 )
 
@@ -40,7 +39,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that comes first on PATH, for programs that only seem to be the system's."""
+    """A folder that is first on PATH, for programs that replace the system's."""
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -53,7 +52,7 @@ def program(folder: Path, name: str, script: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-# What it says when it can't go on
+# Errors when it can't go on.
 
 
 def test_missing_packages_without_root_name_the_command(
@@ -151,7 +150,7 @@ def test_every_dependency_is_pinned() -> None:
     assert names <= pinned
 
 
-# Privileges, progress, doctor
+# Privileges, progress, doctor.
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,7 @@ def test_without_sudo_there_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_trial_of_the_hosts_kernel_finds_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those for administrators, too, which an ordinary user's PATH doesn't lead to."""
+    """That includes administrators' folders, which an ordinary user's PATH lacks."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert "not found" not in host_kernel.refusal()
 
@@ -244,7 +243,7 @@ def test_doctor_says_which_kernels_can_be_used_and_which_is(own_cache: Path) -> 
     releases.choose(other, f"no place has {first.title}")
     told = {finding.name: finding.text for finding in doctor.examine()}["kernel"]
     assert f"{other.title} is in use: no place has {first.title}" in told
-    assert f"can be had is built: {first.version}, {other.version}, " in told
+    assert f"is available is built: {first.version}, {other.version}, " in told
     assert f"else the newest of {', '.join(releases.series('linux'))}" in told
 
 
@@ -290,28 +289,28 @@ def test_what_is_not_the_first_choice_is_said_at_each_run(
     newer = releases.Release("tor", "0.4.9.99", (releases.Tarball("0" * 64),), pinned=False)
     releases.choose(newer, "no place has tor")
     assert said(ready.TorNeed()) == [sentence, "tor 0.4.9.99 is in use: no place has tor"]
-    # A variant that names its Tor does not ask for another.
+    # A variant that names its Tor needs no other.
     assert said(ready.TorNeed(tor.TorSource(release="0.4.5.16"))) == [sentence]
 
 
-# Speed, with what this machine has
+# Speed, with this machine's builds.
 
 
 def test_second_setup_takes_under_a_second() -> None:
     finished = {build.metadata["name"] for build in builds.all_finished()}
     if not environment.is_ready(PROJECT) or not {"tor", "linux"} <= finished:
         pytest.skip("not set up here: run ./run.py setup first")
-    # The first call may have a variant to build that was never set up.
+    # The first call may have to build a variant.
     subprocess.run([PROJECT / "run.py", "setup"], check=True, capture_output=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([PROJECT / "run.py", "setup"], check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # Processor time, which is what it takes on a machine that has nothing else to do.
+    # Processor time, which is the wall time on an otherwise idle machine.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
 def test_the_door_needs_only_the_standard_library() -> None:
-    """Everything that run.py imports before the environment exists loads without site packages."""
+    """All that run.py imports before the environment exists needs no site packages."""
     code = (
         "import sys; sys.path.insert(0, '.')\n"
         "import testbed.setup.environment, testbed.setup.privileges\n"

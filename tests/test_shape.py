@@ -1,9 +1,9 @@
-"""What an interface is asked for to do what a link's shape says; no kernel carries it out."""
+"""The requests that give an interface a link's shape, without a kernel."""
 
 import pytest
 
-from testbed.lab.links import shape
-from testbed.network.model import Shape
+from testbed.inside.lab.links import shape
+from testbed.plan.network import Shape
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""The shell: its commands on a network that is none, then in real labs, piped and on a terminal.
+"""The shell: its commands on a fake network, then in real labs, from a pipe and on a terminal.
 
-The terminal by itself is tested in test_terminal.
+test_terminal tests the terminal by itself.
 """
 
 import os
@@ -19,18 +19,18 @@ from stem import ControllerError
 from test_terminal import user_of
 from waiting import ends_within_its_time
 
-from testbed.errors import TestbedError
-from testbed.plan import make_plan
-from testbed.plan_model import Plan
-from testbed.setup import cache
-from testbed.shell import LabShell
-from testbed.toml_file import PROJECT
+from testbed.asked.plans import make_plan
+from testbed.basics import cache
+from testbed.basics.errors import TestbedError
+from testbed.basics.toml_file import PROJECT
+from testbed.inside.shell import LabShell
+from testbed.plan.model import Plan
 
 PROMPT_WITHIN_S = 300
 
 
 class Stage:
-    """A shell whose lab, Tors and traffic only tell what is asked of them."""
+    """A shell whose lab, Tors and traffic only note what they are asked to do."""
 
     def __init__(self, *, piped: bool = False) -> None:
         self.plan: Plan = make_plan("One", "vanilla")
@@ -73,23 +73,26 @@ def test_a_commands_input_is_not_the_pipe_that_the_shells_commands_come_from() -
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "output"),
     [
-        ("cilent1 ip addr", 'cilent1 is no node and no command: did you mean "client1"?'),
-        ("client1", "client1 what? A command follows"),
+        ("cilent1 ip addr", 'cilent1 is neither a node nor a command: did you mean "client1"?'),
+        ("client1", "client1 needs a command, such as: client1 ip addr"),
         ("tor", "tor NODE COMMAND, where NODE is one of: exit1"),
         ("tor server1 GETINFO version", "tor NODE COMMAND, where NODE is one of: exit1"),
         ("tor exit1 GETINFO version", "answer to GETINFO version"),
         ("tor exit1 NONSENSE", "Unrecognized command"),
         ("traffic", "traffic start, or traffic stop"),
         ("nodes", "guard1      10.0.2.1  10.1.2.1"),
-        ("help tor", "Ask a Tor's control port, such as: tor exit1 GETINFO orconn-status."),
+        (
+            "help tor",
+            "Send a command to a Tor's control port, such as: tor exit1 GETINFO orconn-status.",
+        ),
     ],
 )
-def test_what_is_said(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_commands_output(line: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
     stage = Stage(piped=True)
     assert not stage.shell.onecmd(line), "it goes on"
-    assert said in capsys.readouterr().out
+    assert output in capsys.readouterr().out
     assert stage.calls == []
 
 
@@ -138,7 +141,7 @@ def test_the_end(line: str) -> None:
 
 # In real labs.
 
-COMMAND = [sys.executable, "-m", "testbed.cli", "shell", "One", "--variant", "pctls"]
+COMMAND = [sys.executable, "-m", "commands", "shell", "One", "--variant", "pctls"]
 
 TYPED = """
 links
@@ -158,33 +161,34 @@ nodes
 
 @pytest.mark.experiment
 def test_commands_from_a_pipe() -> None:
-    done = subprocess.run(
+    with subprocess.Popen(
         [*COMMAND, "--traffic", "audio"],
-        input=TYPED,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         cwd=PROJECT,
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         text=True,
-        timeout=PROMPT_WITHIN_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    rows = [line.split() for line in done.stdout.splitlines()]
+    ) as program:
+        said, errors = program.communicate(TYPED, timeout=PROMPT_WITHIN_S)
+    assert program.returncode == 0, said + errors
+    assert errors == ""
+    rows = [line.split() for line in said.splitlines()]
     assert ["middle1-eth2", "exit1-eth0", "300", "12.5", "0.1", "1000"] in rows
     circuits = [row for row in rows if row[-4:-1] == ["guard1", "middle1", "exit1"]]
     assert [row[0] for row in circuits] == ["client1", "client1"]
     assert [row[-1] for row in circuits] == ["0", "1"], "one stream runs once there is traffic"
-    assert "2 packets transmitted, 2 received, 0% packet loss" in done.stdout
-    # It is there in real time: 12.5 ms in each direction between exit and middle.
-    (_, least_ms) = re.findall(r"rtt min/avg/max/mdev = ([\d.]+)/", done.stdout)
+    assert "2 packets transmitted, 2 received, 0% packet loss" in said
+    # In real time: 12.5 ms in each direction between exit and middle.
+    (_, least_ms) = re.findall(r"rtt min/avg/max/mdev = ([\d.]+)/", said)
     assert 25.0 <= float(least_ms) < 40.0
-    assert len(re.findall(r"^\$[0-9A-F]{40}~middle1 CONNECTED$", done.stdout, re.MULTILINE)) == 2
+    assert len(re.findall(r"^\$[0-9A-F]{40}~middle1 CONNECTED$", said, re.MULTILINE)) == 2
     assert ["cubic"] in rows
-    assert "client1: bulk, client2: audio" in done.stdout
-    assert "nonsense is no node and no command" in done.stdout
-    assert done.stdout.count("management") == 0, "nothing after exit is carried out"
-    assert list(cache.subfolder("runs").glob(".shell*")) == []
+    assert "client1: bulk, client2: audio" in said
+    assert "nonsense is neither a node nor a command" in said
+    assert said.count("management") == 0, "nothing after exit is carried out"
+    # Only its own: tests beside this one may run shells, too.
+    assert list(cache.subfolder("runs").glob(f".shell.partial-{program.pid}*")) == []
 
 
 @pytest.mark.experiment
@@ -200,7 +204,7 @@ def test_on_a_terminal_up_to_kill_9() -> None:
         user.sees(b"lab> ")
         user.types(b"exit1 ping server1\r")
         user.sees(b"icmp_seq=2")
-        user.types(b"\x1a\x03")  # Ctrl-Z stops nothing here, and Ctrl-C ends the ping alone
+        user.types(b"\x1a\x03")  # Ctrl-Z suspends nothing here, and Ctrl-C ends only the ping
         assert b"0% packet loss" in user.sees(b"lab> ")
         user.types(b"server1 ss -Hltn sport = :5201 or sport = :7000\r")
         assert user.sees(b"lab> ").count(b"LISTEN") == 2, "they stay until the shell ends"

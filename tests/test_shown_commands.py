@@ -24,17 +24,17 @@ from shown import CALL, DOCUMENTS, Shown
 from shown_elsewhere import ELSEWHERE, Elsewhere
 from shown_inputs import RealRun
 
-from testbed import cli
-from testbed.plan import make_plan
-from testbed.repeats import paired_plans
+from commands.__main__ import command_files, parser
+from testbed.asked.plans import make_plan
+from testbed.basics.cache import cache_folder
+from testbed.basics.toml_file import PROJECT
+from testbed.runs.repeats import paired_plans
 from testbed.setup import builds
-from testbed.setup.cache import cache_folder
-from testbed.toml_file import PROJECT
 
 PATIENCE_S = 1500.0
 TESTS = PROJECT / "tests"
 LOGIN = ("USER", "LOGNAME", "LANG")
-NEED_BUILDS = re.compile(r"\./run\.py (setup|doctor|test)\b")
+NEED_BUILDS = re.compile(r"\./run\.py (setup|doctor|test|options)\b")
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -105,17 +105,21 @@ def carry_out(one: Shown, folder: Path, variables: dict[str, str]) -> None:
 def check_planned(words: list[str]) -> None:
     """See that a call, as long as it was shown, is understood, and its runs can be planned."""
     assert shown.understood([CALL, *words])
-    if "--help" in words:
+    if {"--help", "--columns"} & {*words}:
         return
-    given = cli._parser().parse_args(words)
+    given = parser(words).parse_args(words)
     options = ("duration", "traffic")
-    if given.command is cli._scenario:
+    if words[0] == "scenario":
         said = {name: getattr(given, name) for name in options}
         assert make_plan(given.scenario, given.variant, changes=dict(given.set), **said)
-    if given.command is cli._compare:
+    if words[0] == "compare":
         said = {name: getattr(given, name) for name in options}
         variants = [given.first, *given.others]
-        assert paired_plans(given.scenario, variants, 1, changes=dict(given.set), **said)
+        key, values = given.across or ("", [])
+        across = [{key: value} for value in values] or [{}]
+        assert paired_plans(
+            given.scenario, variants, 1, changes=dict(given.set), across=across, **said
+        )
 
 
 # Carried out, as whoever runs the tests; by .ci/run that is an ordinary user.
@@ -196,21 +200,32 @@ def without_sudo(lines: set[str]) -> set[str]:
     return {line.removeprefix("sudo ") for line in lines}
 
 
+def carried_out_words() -> list[list[str]]:
+    """What `run.py` is told by each command that is carried out here."""
+    commands = [shlex.split(command) for one in shown.carried_out() for command in one.commands]
+    return [words[words.index(CALL) + 1 :] for words in commands]
+
+
 def test_every_command_is_shown() -> None:
     """Each of the command line's has a document, and so a test."""
-    commands = [shlex.split(command) for one in shown.carried_out() for command in one.commands]
-    tested = {words[words.index(CALL) + 1] for words in commands}
-    (choices,) = [action.choices for action in cli._parser()._actions if action.choices]
-    assert tested == set(choices)
+    assert {words[0] for words in carried_out_words()} == set(command_files())
+
+
+def test_every_command_can_be_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any of them is carried out, which takes a while; one without its name can't be."""
+    monkeypatch.setattr(shorter_run, "FOLDER", PROJECT)
+    for words in carried_out_words():
+        assert len(shorter_run.files_of(words)) >= (words[0] in shorter_run.MADE), words
 
 
 def test_what_is_shown_in_part_begins_with_a_command() -> None:
-    (choices,) = [action.choices for action in cli._parser()._actions if action.choices]
     for document in DOCUMENTS:
         assert CALL not in shown.elsewhere_in(document), document.name
         for command in shown.inline(document):
             word = command.partition(f"{CALL} ")[2].split()[0]
-            assert word in choices or word in ("…", "COMMAND"), f"{document.name}: {command}"
+            assert word in command_files() or word in ("…", "COMMAND"), (
+                f"{document.name}: {command}"
+            )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +272,7 @@ def test_each_reason_and_each_input_is_needed() -> None:
     [
         (shorter_run.SCENARIO, "scenarios/*.toml"),
         (shorter_run.BATCH, "batches/*.toml"),
-        (shorter_run.CALIBRATION, "testbed/lab/calibration.py"),
+        (shorter_run.CALIBRATION, "testbed/inside/calibration/*.py"),
     ],
 )
 def test_each_rule_changes_something(rules: dict[str, str], files: str) -> None:

@@ -1,6 +1,6 @@
-"""Steps of the set-up side by side: together, ended together, and shown together.
+"""Steps of the set-up that run, end and are shown together.
 
-Also what is begun in a process of its own while there is no environment yet.
+Also the builds that are started ahead, beside the environment.
 """
 
 import io
@@ -17,22 +17,23 @@ import pytest
 from test_setup import program
 from waiting import is_running, wait_for
 
-from testbed.errors import TestbedError
-from testbed.setup import environment, packages, steps
+from testbed.basics import steps
+from testbed.basics.errors import TestbedError
+from testbed.basics.steps import Progress, run_logged
+from testbed.setup import environment, packages
 from testbed.setup.side_by_side import side_by_side
-from testbed.setup.steps import Progress, run_logged
 
 PROJECT = Path(__file__).resolve().parent.parent
-# Builds a toy of two programs that would take five minutes, side by side, and says which they are.
+# Builds two toys side by side, each by a program that would take minutes and writes its number.
 ENDLESS = """
 import signal, sys
 sys.path.insert(0, {project!r})
 # A shell's background job ignores Ctrl-C, and so would its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
-from testbed.setup import builds, kernel, tor, {module}
+from testbed.setup import ahead, builds, kernel, tor
 from testbed.setup.side_by_side import side_by_side
-from testbed.setup.steps import Progress, run_logged
+from testbed.basics.steps import Progress, run_logged
 
 builds.ROOM_BYTES = 0
 
@@ -58,13 +59,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def endless(folder: Path, doing: str, module: str = "steps", first: str = "") -> str:
-    words = {"project": str(PROJECT), "folder": folder, "module": module, "first": first}
+def endless(folder: Path, doing: str, first: str = "") -> str:
+    words = {"project": str(PROJECT), "folder": folder, "first": first}
     return ENDLESS.format(**words) + doing
 
 
 def programs_of(folder: Path) -> list[int]:
-    """The process numbers of the two programs, once both have begun."""
+    """Wait until both programs have begun, and return their process numbers."""
     for name in ("linux", "tor"):
         wait_for((folder / name).exists, name)
     time.sleep(0.1)
@@ -111,7 +112,7 @@ def test_first_failure_ends_the_others(tmp_path: Path, progress: Progress) -> No
         )
     assert time.monotonic() - start_s < 8
     wait_until_ended([int(begun.read_text())])
-    # What comes after it is not stopped any more.
+    # Later steps are not stopped.
     assert side_by_side([("again", lambda: run_logged(["true"], tmp_path / "log"))], progress)
 
 
@@ -130,7 +131,7 @@ def test_end_of_the_set_up_ends_all_of_it(
         assert half_done(own_cache) == []
 
 
-# What is begun ahead
+# Builds that are started ahead.
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_builds_are_begun_beside_the_environment(
     arguments: list[str],
     begun: bool,
 ) -> None:
-    """The Python here only writes down what it is called for, so that no environment is made."""
+    """The Python here only records its arguments, so no environment is made."""
     calls = tmp_path / "calls"
     program(tmp_path, "python", f'echo "$@" >> {calls}')
     monkeypatch.setattr(environment, "SYSTEM_PYTHON", tmp_path / "python")
@@ -165,11 +166,11 @@ def test_builds_are_begun_beside_the_environment(
 def test_what_was_begun_ahead_ends_with_who_began_it(
     tmp_path: Path, own_cache: Path, signal_number: signal.Signals
 ) -> None:
-    ahead = endless(tmp_path, "ahead.main()", "ahead")
-    # It becomes another program meanwhile, as run.py does.
+    ahead = endless(tmp_path, "ahead.main()")
+    # The parent becomes another program meanwhile, as run.py does.
     door = (
         f"import os, subprocess, sys; sys.path.insert(0, {str(PROJECT)!r})\n"
-        "from testbed.setup.steps import dying_with_us\n"
+        "from testbed.basics.steps import dying_with_us\n"
         f"subprocess.Popen(dying_with_us([sys.executable, '-c', {ahead!r}], 'TERM'))\n"
         "os.execvp('sleep', ['sleep', '300'])\n"
     )
@@ -186,8 +187,8 @@ def test_what_was_begun_ahead_ends_with_who_began_it(
 
 
 def test_all_signals_at_once_leave_nothing(tmp_path: Path, own_cache: Path) -> None:
-    """Ctrl-C reaches both processes, and then the one ends on which the other depends."""
-    ahead = endless(tmp_path, "ahead.main()", "ahead", first="trap '' TERM;")
+    """Ctrl-C reaches both processes, and then the parent of one ends."""
+    ahead = endless(tmp_path, "ahead.main()", first="trap '' TERM;")
     runner = subprocess.Popen([sys.executable, "-c", ahead], stderr=subprocess.DEVNULL)
     numbers = programs_of(tmp_path)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -198,7 +199,7 @@ def test_all_signals_at_once_leave_nothing(tmp_path: Path, own_cache: Path) -> N
     assert half_done(own_cache) == []
 
 
-# What is shown
+# What is shown.
 
 
 def test_off_a_terminal_each_end_says_what_is_left() -> None:
@@ -229,7 +230,7 @@ def test_on_a_terminal_all_that_runs_and_is_left_is_shown_together(
     left = "left: tor 0.4.9.11 with a-patch-of-a-very-long-name-that-do"
     block = f"Building linux ... 95 s\nBuilding tor ... 0 s\n{left}\n"
     assert block in shown.getvalue()
-    # It is taken away before what has ended is told, and what is left comes below that.
+    # The block is erased before the line of a finished step, and drawn again below it.
     after = f"\033[3A\033[JBuilding tor: done in 0 s\nBuilding linux ... 95 s\n{left}\n"
     assert after in shown.getvalue()
     assert shown.getvalue().endswith("\033[2A\033[JBuilding linux: done in 95 s\n")
@@ -249,13 +250,13 @@ def test_nothing_is_shown_where_nothing_is_to_do(progress: Progress) -> None:
 
 
 def test_many_cores_are_no_need() -> None:
-    """On one core, too, a task may wait for the one before it."""
+    """Even on one core a task may wait for the one before it."""
     code = (
         f"import os, sys; sys.path.insert(0, {str(PROJECT)!r})\n"
         "import io, threading\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "from testbed.setup.side_by_side import side_by_side\n"
-        "from testbed.setup.steps import Progress\n"
+        "from testbed.basics.steps import Progress\n"
         "both = threading.Barrier(2, timeout=20)\n"
         "side_by_side([('one', both.wait), ('two', both.wait)], Progress(io.StringIO()))\n"
     )

@@ -1,7 +1,7 @@
 """Batches on a cluster: a real Slurm with two nodes, both on this machine, for these tests alone.
 
 It has its own configuration, ports and key, all in a temporary folder, and ends with the tests.
-What a batch does anywhere is in test_batch.
+What a batch does on every machine is in test_batch.
 """
 
 import os
@@ -34,13 +34,13 @@ from batch_stand_in import (
     running_batch,
     seeds_there,
 )
-from commands import refused, status_of
+from command_line import refused, status_of
 from shown_elsewhere import lines_of
 from waiting import PATIENCE_S, wait_for
 
-from testbed import cli
+from testbed.basics import cache
+from testbed.basics.ending import FAILED, INTERRUPTED, VALID
 from testbed.results import read_run
-from testbed.setup import cache
 
 pytestmark = [
     pytest.mark.root,  # as Slurm's daemons are
@@ -52,7 +52,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scance
 ON_SLURM = ("--executor", "slurm")
 STARTING_S = 60.0
 MEMORY_MB = 1664
-"""A guest's of two clients, and what is around it."""
+"""The memory of a guest with two clients, and of the programs around it."""
 NOTES = Path("results/mine/.batch/notes")
 
 CONFIGURATION = r"""
@@ -84,7 +84,7 @@ PartitionName=short Nodes=n1,n2 State=UP
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The configuration of a Slurm that is at work as long as this module's tests."""
+    """The configuration of a Slurm that runs as long as this module's tests."""
     if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
         pytest.skip(f"no Slurm here: {', '.join(missing)} missing (Debian: slurm-wlm, munge)")
     here = tmp_path_factory.mktemp("slurm")
@@ -112,9 +112,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def end_left_overs(configuration: Path) -> None:
-    """End what linuxproc, which sees children only, has lost: cgroups, as on a cluster, lose none.
+    """End processes that linuxproc has lost; a cluster's cgroups lose none.
 
-    A Snakemake may lock itself up when it is told to end, and stays when its shell has ended.
+    It sees only children, and a Snakemake may deadlock when it is asked to end, and then
+    outlives its shell.
     """
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -123,7 +124,7 @@ def end_left_overs(configuration: Path) -> None:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of this host that nobody listens at."""
+    """Free ports of this host."""
     with ExitStack() as sockets:
         opened = [sockets.enter_context(socket.socket()) for _ in range(number)]
         for one in opened:
@@ -133,7 +134,7 @@ def free_ports(number: int) -> list[int]:
 
 @contextmanager
 def daemon(words: Sequence[str], folder: Path) -> Iterator[None]:
-    """A program that works until the context ends, and prints to a file of its name."""
+    """Run a program until the context ends, with its output in a file of its name."""
     with (
         (folder / f"{words[0]}.printed").open("ab") as output,
         subprocess.Popen(words, stdout=output, stderr=output) as process,
@@ -158,7 +159,7 @@ def wait_until_idle(configuration: Path, here: Path) -> None:
 
 
 def asked(*words: str, **variables: str) -> str:
-    """What a program of Slurm's answers."""
+    """The output of a program of Slurm's."""
     answer = subprocess.run(
         words, env=os.environ | variables, capture_output=True, text=True, check=False
     )
@@ -167,9 +168,9 @@ def asked(*words: str, **variables: str) -> str:
 
 @pytest.fixture
 def slurm(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slurm's programs speak to this one."""
+    """Let Slurm's programs use this Slurm."""
     monkeypatch.setenv("SLURM_CONF", str(cluster))
-    # Snakemake calls srun without that variable: where Slurm is installed it needs none.
+    # Snakemake calls srun without that variable, which an installed Slurm doesn't need.
     srun = tmp_path / "bin" / "srun"
     srun.parent.mkdir()
     srun.write_text(f'#!/bin/sh\nSLURM_CONF={cluster} exec {shutil.which("srun")} "$@"\n')
@@ -178,7 +179,7 @@ def slurm(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def jobs(what: str = "%i %T") -> list[str]:
-    """What the queue says of each job."""
+    """A property of each job in the queue."""
     return asked("squeue", "-h", "-o", what).splitlines()
 
 
@@ -191,7 +192,7 @@ def nodes_at_work() -> list[str]:
 
 
 def left_by_runs() -> list[str]:
-    """All that is beside finished runs."""
+    """Everything in the folder except finished runs."""
     names = [path.name for path in MINE.glob("*/*")] if MINE.exists() else []
     return [name for name in names if not name.startswith("seed-") or "failed" in name]
 
@@ -201,13 +202,13 @@ def test_both_nodes_work_and_nothing_is_made_twice(
     mine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     behave(dict.fromkeys(ALL, NEEDS_ANOTHER))
-    assert run_batch(*ON_SLURM) == cli.VALID
+    assert run_batch(*ON_SLURM) == VALID
     assert sorted(begun()) == sorted(ALL)
     assert set(nodes_at_work()) == set(NODES)
     assert len(seeds_there()) == 4
     assert jobs() == []
     assert "4 runs: 4 valid, 0 invalid, 0 failed" in capsys.readouterr().out
-    assert run_batch(*ON_SLURM) == cli.VALID
+    assert run_batch(*ON_SLURM) == VALID
     assert len(begun()) == 4
 
 
@@ -217,7 +218,7 @@ def test_a_run_that_fails_on_a_node_is_tried_again_and_listed(
 ) -> None:
     changed("[1, 2]", "[1]")
     behave({"vanilla 1": FAILS, "pctls 1": FAILS_ONCE})
-    assert run_batch(*ON_SLURM, "--retries", "1") == cli.FAILED
+    assert run_batch(*ON_SLURM, "--retries", "1") == FAILED
     assert sorted(begun()) == ["pctls 1", "pctls 1", "vanilla 1", "vanilla 1"]
     assert seeds_there() == ["pctls/seed-1"]
     printed = capsys.readouterr()
@@ -244,9 +245,9 @@ def test_what_a_job_asks_for_and_what_slurm_says_of_its_end(
             assert asked_for == ["n2", "lab", "project", "1", f"{MEMORY_MB}M", limit]
             asked("scancel", number)
         told, messages = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == cli.FAILED
+    assert process.returncode == FAILED
     assert "failed, try 1 of 2: Mine, bulk, pctls, seed 1: it was ended from out" in messages
-    assert "failed: Mine, bulk, pctls, seed 1: ended from outside, before it could say why" in told
+    assert "failed: Mine, bulk, pctls, seed 1: ended from outside, without a reason" in told
     assert re.search(r"  slurmstepd.* ON n2 CANCELLED", told)
     assert f"(from results/mine/.batch/slurm/rule_run1/{number}.log)" in told
     assert left_by_runs() == []
@@ -255,13 +256,14 @@ def test_what_a_job_asks_for_and_what_slurm_says_of_its_end(
 @pytest.mark.usefixtures("slurm", "no_report")
 def test_a_job_that_slurm_does_not_take(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed("[1, 2]", "[1]")
-    assert run_batch(*ON_SLURM, "--retries", "0", "--slurm-partition", "nowhere") == cli.FAILED
+    assert run_batch(*ON_SLURM, "--retries", "0", "--slurm-partition", "nowhere") == FAILED
     first, second, *_ = capsys.readouterr().err.splitlines()
     assert first == "run.py: Snakemake ended with status 1"
     assert second == "  sbatch: error: invalid partition specified: nowhere"
     assert begun() == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slurm", "no_report")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_and_begun_again(mine: Path, number: signal.Signals) -> None:
@@ -272,13 +274,13 @@ def test_stopped_and_begun_again(mine: Path, number: signal.Signals) -> None:
         process.send_signal(number)
         status = process.wait(PATIENCE_S)
     if number == signal.SIGINT:
-        assert status == cli.INTERRUPTED
+        assert status == INTERRUPTED
         assert jobs() == []
         assert left_by_runs() == []
     else:
         assert len(jobs()) == 2, "a batch that is killed can't cancel its jobs"
     behave({})
-    assert run_batch(*ON_SLURM) == cli.VALID
+    assert run_batch(*ON_SLURM) == VALID
     assert len(begun()) == 4
     assert len(seeds_there()) == 2
     assert left_by_runs() == []
@@ -297,20 +299,20 @@ def test_a_machine_that_is_no_login_node(
     assert "run.py: --executor slurm: Slurm does not answer: " in line
     monkeypatch.setenv("PATH", str(tmp_path))
     line = refused(["batch", "./mine.toml", *ON_SLURM], monkeypatch, capsys)
-    assert "--executor slurm: there is no squeue here: begin on a cluster's login node" in line
+    assert "--executor slurm: there is no squeue here: start on a cluster's login node" in line
 
 
 @pytest.mark.usefixtures("slurm", "no_report")
 @pytest.mark.parametrize("line", lines_of("test_slurm.py::test_what_the_document_shows"))
 def test_what_the_document_shows(mine: Path, line: str) -> None:
-    """With a smaller batch than the shown one."""
+    """The batch is smaller than the shown one."""
     _, command, _, *options = shlex.split(line)
-    assert status_of([command, "./mine.toml", *options]) == cli.VALID
+    assert status_of([command, "./mine.toml", *options]) == VALID
     assert sorted(begun()) == ([] if "--dry-run" in options else sorted(ALL))
 
 
 def compiled() -> list[Path]:
-    """The builds that need a compiler; networks are bootstrapped wherever a run is the first."""
+    """Make the builds that need a compiler; the first run on a network bootstraps it."""
     builds = cache.subfolder("builds").glob("*/build.json")
     return sorted(path for path in builds if not path.parent.name.startswith("network-"))
 
@@ -318,15 +320,15 @@ def compiled() -> list[Path]:
 @pytest.mark.experiment
 @pytest.mark.usefixtures("slurm")
 def test_real_runs(folder: Path) -> None:
-    """Two at once, on two nodes that share a host: each finds a core that the other hasn't."""
+    """Two runs on two nodes of one host: each finds a core of its own."""
     (folder / "mine.toml").write_text(BATCH.replace("[1, 2]", "[1]"), encoding="utf-8")
     changed('"10 s"', '"4 s"', "Mine.toml")
     before = compiled()
-    assert run_batch(*ON_SLURM) == cli.VALID
+    assert run_batch(*ON_SLURM) == VALID
     runs = [read_run(MINE / variant / "seed-1") for variant in ("vanilla", "pctls")]
     assert all(run.summary.valid for run in runs)
     assert nodes_at_work() == sorted(NODES)
     assert compiled() == before
     ends = [run.manifest["end"] for run in runs]
-    assert run_batch(*ON_SLURM) == cli.VALID
+    assert run_batch(*ON_SLURM) == VALID
     assert [read_run(run.directory).manifest["end"] for run in runs] == ends

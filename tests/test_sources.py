@@ -1,6 +1,6 @@
-"""Where the sources come from: an archive on loopback has them, lacks, cuts and falsifies them.
+"""Where the sources come from: an archive on loopback has, lacks, cuts or falsifies them.
 
-It is asked by apt's own loader, as Debian's archive and upstream's are.
+apt's own loader uses it, as it does Debian's archive and upstream's.
 """
 
 import hashlib
@@ -12,13 +12,13 @@ import pytest
 from loopback_archive import Archives, serving, write_pins
 from test_setup import program
 
-from testbed.errors import InputError, TestbedError
+from testbed.basics.errors import InputError, TestbedError
+from testbed.basics.steps import Progress
 from testbed.setup import builds, releases, sources
-from testbed.setup.steps import Progress
 
 DEBIAN_PATH = "/debian/pool/main/t/toy/toy_1.0.orig.tar.gz"
 UPSTREAM_PATH = "/upstream/toy-1.0.tar.gz"
-# As with Linux: the same release, and not the same file.
+# As with Linux, one release has two different files.
 DEBIAN_FILE = b"as Debian packs it" * 1000
 UPSTREAM_FILE = b"as upstream packs it" * 1000
 DEBIAN_SHA256 = hashlib.sha256(DEBIAN_FILE).hexdigest()
@@ -29,7 +29,7 @@ UPSTREAM_SHA256 = hashlib.sha256(UPSTREAM_FILE).hexdigest()
 def archives(
     own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Archives]:
-    """The project toy, of one release, and archives that have it."""
+    """The project toy, with one release, and archives that have it."""
     files = {DEBIAN_PATH: DEBIAN_FILE, UPSTREAM_PATH: UPSTREAM_FILE}
     with serving(files, tmp_path, monkeypatch) as archives:
         write_pins(
@@ -53,7 +53,7 @@ def archives(
 
 
 def take() -> tuple[bytes, str]:
-    """The content of the toy's tarball, and what the set-up said of it."""
+    """The content of the toy's tarball, and the set-up's message about it."""
     shown = io.StringIO()
     tarball = sources.source_tarball(releases.named("toy", "1.0"), Progress(shown))
     content = tarball.path.read_bytes()
@@ -62,7 +62,7 @@ def take() -> tuple[bytes, str]:
 
 
 def in_cache(own_cache: Path) -> list[str]:
-    """The names of what the cache has of sources, locks left out."""
+    """The names of the sources in the cache, without locks."""
     return [path.name for path in (own_cache / "sources").iterdir() if path.suffix != ".lock"]
 
 
@@ -131,7 +131,7 @@ def test_where_none_has_it_the_error_says_which_file_to_put_where(
     assert in_cache(own_cache) == []
 
 
-# A folder of the user's own
+# A folder of the user's own.
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_folder_of_the_user_comes_first(
     assert taken == content
     assert f"toy 1.0 was taken from {own_sources / name}" in shown
     assert archives.asked == []
-    # It is in the cache now: the folder may go.
+    # It is in the cache now, so the folder isn't needed.
     (own_sources / name).unlink()
     assert take() == (content, "")
 
@@ -178,13 +178,13 @@ def test_folder_that_is_none_is_bad_input(
         take()
 
 
-# Builds of a release with two tarballs
+# Builds of a release with two tarballs.
 
 
 def test_a_build_of_either_tarball_counts(
     archives: Archives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has built upstream's file has no use for Debian's, nor for either any more."""
+    """After a build from upstream's file, neither tarball is needed."""
     monkeypatch.setattr(builds, "ROOM_BYTES", 0)
     progress = Progress(io.StringIO())
     _, of_upstream = toy_recipes()
@@ -202,5 +202,5 @@ def toy_recipes() -> list[builds.Recipe]:
 
 
 def test_source_that_changed_while_it_was_built_is_said(archives: Archives) -> None:
-    with pytest.raises(TestbedError, match="changed while it was built"):
+    with pytest.raises(TestbedError, match="changed during the build"):
         builds.taking(toy_recipes(), "0" * 64)

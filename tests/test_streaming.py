@@ -1,6 +1,6 @@
-"""Streaming figures worked out by hand: which seconds are judged, which are short, what stalls are.
+"""Streaming figures calculated by hand: judged seconds, short seconds, and stalls.
 
-No experiment runs here; the models' pacing is tested in test_tgen.
+No experiment runs here; the models' pacing is tested in test_traffic_models.
 """
 
 import polars
@@ -14,7 +14,7 @@ RATE = 50_000
 def judged(
     received: dict[float, int], *spans: tuple[float, float], ok: bool = True, measured: bool = True
 ) -> Seconds:
-    """The judgement of heartbeats (by their time) and transfers (first and last byte's times)."""
+    """Judge heartbeats (bytes by time) and transfers (times of first and last byte)."""
     transfers = polars.DataFrame(
         [
             {
@@ -45,7 +45,7 @@ def judged(
 
 
 def test_only_seconds_wholly_inside_a_transfer_are_judged() -> None:
-    # The first ends 0.4 s after the first byte, the last holds the last byte's moment and a gap.
+    # The first second ends 0.4 s after the first byte; the last has the last byte and a gap.
     received = {1.0: 20_000, 2.0: 50_000, 3.0: 51_100, 4.0: 49_640, 5.0: 40_000}
     assert judged(received, (0.6, 4.5)) == Seconds((50_000, 51_100, 49_640), ())
 
@@ -59,7 +59,7 @@ def test_consecutive_short_seconds_are_one_stall() -> None:
 
 def test_a_gap_between_transfers_ends_a_stall() -> None:
     received = {2.0: 10_000, 3.0: 10_000, 4.0: 0, 5.0: 10_000, 6.0: 50_000}
-    # The fourth second holds the end of one and the beginning of the other.
+    # The fourth second has the end of one transfer and the beginning of the other.
     assert judged(received, (0.5, 3.2), (3.9, 6.5)).stalls_s == (2, 1)
 
 

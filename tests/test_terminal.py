@@ -1,4 +1,4 @@
-"""The user's terminal as a machine's, on a pseudo-terminal; small programs play the machines."""
+"""The user's terminal as a machine's, on a pseudo-terminal; small programs stand in for these."""
 
 import os
 import pty
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 from waiting import wait_for
 
-from testbed.toml_file import PROJECT
+from testbed.basics.toml_file import PROJECT
 
 PATIENCE_S = 20.0
 
@@ -32,7 +32,7 @@ with user_terminal() as terminal:
 print("ended")
 """
 
-# Tells each byte that arrives, in hexadecimal, and the size that it sees; Ctrl-X ends it.
+# Prints each byte that arrives, in hexadecimal, and the terminal's size; Ctrl-X ends it.
 TELLING = """
 import os, tty
 tty.setraw(0)
@@ -42,7 +42,7 @@ while (data := os.read(0, 1)) != b"\\x18":
     os.write(1, b"%s %s;" % (data.hex().encode(), size.encode()))
 """
 
-# Sends all that arrives back, up to Ctrl-D, which is told by a word.
+# Sends back all that arrives, up to Ctrl-D, which it reports by words.
 ECHOING = """
 import os, tty
 tty.setraw(0)
@@ -55,14 +55,14 @@ FAILING = 'print("the lab did not come up")'
 
 
 def program(machine: str, *, connected: bool = True) -> list[str]:
-    """One that connects a machine that is ready once an empty line has been typed."""
+    """The words of a program that connects a machine once an empty line has been typed."""
     text = PROGRAM.replace("MACHINE", repr(machine)).replace("CONNECTED", repr(connected))
     return [sys.executable, "-c", text]
 
 
 @dataclass
 class User:
-    """Who sits at a terminal; `output` is what it has shown and was not waited for yet."""
+    """The user at a terminal; `output` is what it has shown since the last wait."""
 
     process: subprocess.Popen[bytes]
     keyboard: int
@@ -73,7 +73,7 @@ class User:
         os.write(self.keyboard, data)
 
     def sees(self, text: bytes) -> bytes:
-        """Wait for a text; what came until then."""
+        """Wait for a text, and return the output until then."""
         while text not in self.output:
             self.output += os.read(self.keyboard, 65536)
         before, _, self.output = self.output.partition(text)
@@ -85,12 +85,12 @@ class User:
 
 @contextmanager
 def user_of(command: list[str]) -> Iterator[User]:
-    """Run a command as the foreground job of a terminal; killed at the end."""
+    """Run a command as the foreground job of a terminal; it is killed with the context."""
     keyboard, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (33, 99))
     process = subprocess.Popen(
-        # The session's own terminal and a hang-up that ends it, as a login would have them; these
-        # tests may run under nohup.
+        # Like a login, with the terminal as the session's own and SIGHUP not ignored: these tests
+        # may run under nohup.
         ["env", "--default-signal=HUP", "setsid", "--ctty", *command],
         stdin=terminal,
         stdout=terminal,
@@ -175,7 +175,7 @@ def test_input_from_a_pipe_and_its_end() -> None:
 
 
 def test_more_than_a_terminal_holds() -> None:
-    """Neither side waits for the other when both have much to say."""
+    """Neither side blocks the other when both send much."""
     data = b"".join(b"%07d\n" % number for number in range(100_000))
     assert piped(data, ECHOING) == data + b"<end of input>ended\n"
 
@@ -191,5 +191,5 @@ def test_an_output_that_nobody_reads_any_more() -> None:
     ) as process:
         os.close(output)
         os.close(reader)
-        # It must come to its end all the same.
+        # It must end all the same.
         process.communicate(b"\n" + bytes(1_000_000), timeout=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Reading TGen's log: lines as upstream's C program writes them, and what follows from them.
+"""Reading TGen's log: lines as upstream's C program writes them, and what is derived from them.
 
 The format is that of upstream's tgen-log.c, tgen-driver.c, tgen-stream.c, tgen-transport.c and
 tgen-peer.c, version 1. The values are made up. The bundled program's lines are in test_tgen.
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import tgentools_rules
-from test_tgen import END_LINE, STEPS
+from tgen_over_loopback import END_LINE, STEPS
 
-from testbed.errors import TestbedError
-from testbed.traffic.tgen_log import (
+from testbed.basics.errors import TestbedError
+from testbed.inside.traffic.tgen_log import (
     Heartbeat,
     Transfer,
     has_settled,
@@ -42,7 +42,7 @@ def stream_line(
     unix_s: float = UNIX_S,
     **steps_us: int,
 ) -> str:
-    """A line about a stream; steps that are not given were not reached, as upstream's -1 says."""
+    """Make a line about a stream; steps that are not given are -1, which means not reached."""
     times = ",".join(
         f"usecs-to-{step}={steps_us.get(step.replace('-', '_'), -1)}" for step in STEPS
     )
@@ -113,7 +113,7 @@ def log(folder: Path, *lines: str) -> Path:
 
 
 @pytest.mark.parametrize("text", [SUCCESS, REFUSED, STALLED, UPLOADED, SERVED])
-def test_these_lines_are_of_the_grammar_that_the_bundled_program_keeps(text: str) -> None:
+def test_these_lines_match_the_bundled_programs_grammar(text: str) -> None:
     ours = re.sub(r"tgen-stream\.c:\d+", "stream.py:0", text.rstrip("\n"))
     assert END_LINE.fullmatch(ours)
 
@@ -146,7 +146,7 @@ def test_a_stream_that_succeeded(tmp_path: Path) -> None:
     )
 
 
-def test_an_upload_ends_when_the_server_says_that_it_has_all(tmp_path: Path) -> None:
+def test_an_upload_ends_when_the_server_confirms_the_last_byte(tmp_path: Path) -> None:
     broken = UPLOADED.replace("stream-success", "stream-error")
     whole, failed = read_transfers(log(tmp_path, UPLOADED, broken), "client1")
     assert (whole.bytes_received, whole.bytes_sent) == (0, 5_000_000)
@@ -163,7 +163,7 @@ def test_streams_that_failed(tmp_path: Path) -> None:
     assert (stalled.last_byte_s, stalled.lasted_s) == (9.0, 40.0)
 
 
-def test_what_is_no_end_of_a_stream_of_the_clients_own_is_passed_over(tmp_path: Path) -> None:
+def test_other_lines_are_ignored(tmp_path: Path) -> None:
     others = [
         line("_tgenmain_run", "Initializing TGen v1.1.1 running GLib v2.74.6 on host client1"),
         line("_tgenlog_setLogFilterLevel", "Changed log level filter from 'default' to 'message'"),
@@ -183,7 +183,7 @@ FIRST_LINE = (
 
 
 def test_tgentools_reads_upstreams_log(tmp_path: Path) -> None:
-    """And so do we, with the same times."""
+    """Our reader finds the same times."""
     first = line("_tgenmain_run", FIRST_LINE)
     path = log(tmp_path, first, heartbeat("bytes-read=9,bytes-written=4"), SUCCESS, REFUSED)
     found = tgentools_rules.parsed(path)
@@ -224,11 +224,11 @@ def test_heartbeats_have_a_count_only_if_it_is_not_zero(tmp_path: Path) -> None:
     ("text", "settled"),
     [
         ("", False),
-        # It beats while a stream is under way, then while none is.
+        # Heartbeats while a stream is under way, and then while none is.
         (heartbeat("bytes-read=9,bytes-written=9,total-streams-pending=1", UNIX_S + 1), False),
         (heartbeat("bytes-read=0,bytes-written=0", UNIX_S - 1), False),
         (heartbeat("bytes-read=0,bytes-written=0", UNIX_S + 1), True),
-        # A stream's end is the end of the one that was under way.
+        # The first end after the moment is that of the stream under way.
         (stream_line(unix_s=UNIX_S - 1), False),
         (stream_line(unix_s=UNIX_S + 1), True),
         (STALLED.replace(f"{UNIX_S:.6f}", f"{UNIX_S + 1:.6f}"), True),
@@ -241,7 +241,7 @@ def test_whether_a_client_has_settled(tmp_path: Path, text: str, settled: bool) 
 @pytest.mark.parametrize(
     ("ends_s", "settled"),
     [
-        # Three begin together: those under way are over when there are whole threes.
+        # Three begin together: those under way are over when the number of ends is a multiple of 3.
         ([-2, -1], False),
         ([-2, -1, 1], True),
         ([-3, -2, -1], False),
@@ -264,15 +264,52 @@ def test_whether_streams_that_began_together_have_settled(
         SUCCESS.replace(" bytes ", " octets "),
     ],
 )
-def test_a_streams_line_that_is_none(tmp_path: Path, broken: str) -> None:
+def test_a_malformed_stream_line(tmp_path: Path, broken: str) -> None:
     path = log(tmp_path, SUCCESS, broken)
-    with pytest.raises(TestbedError, match=f"{path}: line 2: no line of a TGen stream"):
+    with pytest.raises(TestbedError, match=f"{path}: line 2: not a TGen stream's line"):
         read_transfers(path, "client1")
 
 
 def test_a_heartbeat_of_an_old_version(tmp_path: Path) -> None:
-    """Before version 1 there were no brackets."""
+    """Before version 1 heartbeats had no brackets."""
     old = heartbeat("bytes-read=9 bytes-written=9").replace("[bytes", "bytes").replace("9]", "9")
     path = log(tmp_path, old)
-    with pytest.raises(TestbedError, match=f"{path}: line 1: no heartbeat of TGen"):
+    with pytest.raises(TestbedError, match=f"{path}: line 1: not a TGen heartbeat"):
         read_heartbeats(path, "client1")
+
+
+UPSTREAM_LINE = (
+    "2024-02-01 03:04:05 1706756645.500000 [message] [tgen-stream.c:1200] [_tgenstream_log] "
+    "[stream-success] transport [fd=9,local=localhost:127.0.0.1:40000,"
+    "proxy=localhost:127.0.0.1:9050,remote=NULL:10.0.0.9:8888,state=SUCCESS_OPEN,error=NONE] "
+    "stream [id=4,vertexid=stream,name=client,peername=server,sendsize=0,recvsize=100,"
+    "sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE] bytes [total-bytes-recv=200,"
+    "total-bytes-send=50,payload-bytes-recv=100,payload-bytes-send=0,"
+    "payload-progress-recv=100.00%,payload-progress-send=100.00%] times [created-ts=7000000,"
+    "usecs-to-socket-create=1,usecs-to-socket-connect=2,usecs-to-proxy-init=3,"
+    "usecs-to-proxy-choice=4,usecs-to-proxy-request=5,usecs-to-proxy-response=6,"
+    "usecs-to-command=7,usecs-to-response=200000,usecs-to-first-byte-recv=250000,"
+    "usecs-to-last-byte-recv=400000,usecs-to-checksum-recv=400001,usecs-to-first-byte-send=-1,"
+    "usecs-to-last-byte-send=-1,usecs-to-checksum-send=-1,now-ts=7500000]\n"
+)
+
+
+def test_reads_upstreams_lines(tmp_path: Path) -> None:
+    log = tmp_path / "upstream.log"
+    failed = UPSTREAM_LINE.replace("[stream-success]", "[stream-error]").replace("id=4", "id=5")
+    failed = failed.replace("RECV_SUCCESS,error=NONE", "RECV_NONE,error=PROXY")
+    failed = failed.replace("SUCCESS_OPEN,error=NONE", "ERROR,error=STATUS")
+    log.write_text(UPSTREAM_LINE + failed + UPSTREAM_LINE[:400])
+    first, second = read_transfers(log, "c1")
+    assert first == Transfer("c1", 4, 40000, 1706756645.0, 0.5, first.step_s, 100, 0, True, None)
+    assert (first.first_byte_s, first.last_byte_s) == (0.25, 0.4)
+    assert (second.stream_id, second.ok, second.error) == (5, False, "PROXY STATUS")
+
+
+def test_a_broken_line_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "broken.log"
+    log.write_text("a line\n" + UPSTREAM_LINE.replace("now-ts=7500000", "now-ts=soon"))
+    with pytest.raises(TestbedError, match=r"broken\.log: line 2"):
+        read_transfers(log, "c1")
+    with pytest.raises(TestbedError, match=r"missing\.log"):
+        read_transfers(tmp_path / "missing.log", "c1")

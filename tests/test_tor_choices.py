@@ -1,8 +1,9 @@
 """Tor's own choices in effect: real, short runs with congestion control, schedulers and conflux.
 
-What the keys resolve to is tested in test_variant.
+test_variant tests what the keys resolve to.
 """
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,24 +11,26 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import polars
 import pytest
 from stem.response import ControlMessage
 
-from testbed.errors import InputError
-from testbed.plan import make_plan
-from testbed.probes.in_effect import check_linked_sets
-from testbed.toml_file import PROJECT
-from testbed.tor.configuration import AuthorityIdentity, TorFiles, torrc
-from testbed.tor.network import TorNetwork
+from testbed.asked.plans import make_plan
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import PROJECT
+from testbed.inside.checks import Running, linked_sets
+from testbed.inside.lab.network import Lab
+from testbed.inside.tor.circuits import Circuits
+from testbed.inside.tor.configuration import AuthorityIdentity, TorFiles, torrc
+from testbed.inside.tor.network import TorNetwork
 
 DURATION_S = 6
 TIMEOUT_S = 600
 
-WAY_MB_PER_S = 20e6 / 8 / 1e6
-"""What one of the two ways of scenario TwoPaths carries, headers included."""
+PATH_MB_PER_S = 20e6 / 8 / 1e6
+"""The capacity of one of the two paths of scenario TwoPaths, headers included."""
 
 VARIANTS = {
     "conflux": 'extends = "conflux"',
@@ -62,7 +65,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
         variant.write_text(f'title = "{name}"\n{text}\n')
         ended = subprocess.run(
             [
-                *(sys.executable, "-m", "testbed.cli", "scenario", "TwoPaths", "--json"),
+                *(sys.executable, "-m", "commands", "scenario", "TwoPaths", "--json"),
                 *("--variant", variant, "--duration", str(DURATION_S), "--out", directory),
             ],
             cwd=PROJECT,
@@ -98,10 +101,10 @@ def test_the_scheduler_is_in_effect(runs: dict[str, Finished], name: str, observ
 
 
 @pytest.mark.experiment
-def test_linked_sets_use_both_ways(runs: dict[str, Finished]) -> None:
-    """One way carries 2.5 MB/s for both clients, linked sets get more than one could carry."""
+def test_linked_sets_use_both_paths(runs: dict[str, Finished]) -> None:
+    """One path carries 2.5 MB/s for both clients; linked sets get more than it could carry."""
     mean = {name: run.summary["throughput_mb_per_s"]["mean"] for name, run in runs.items()}
-    assert mean["one circuit"] < WAY_MB_PER_S / 2
+    assert mean["one circuit"] < PATH_MB_PER_S / 2
     assert mean["conflux"] > 1.5 * mean["one circuit"]
     first, second = (
         runs["conflux"].sent_bytes("exit1", middle) for middle in ("middle1", "middle2")
@@ -113,8 +116,8 @@ def test_linked_sets_use_both_ways(runs: dict[str, Finished]) -> None:
 @pytest.mark.experiment
 def test_each_client_has_one_linked_set(runs: dict[str, Finished]) -> None:
     run = runs["conflux"]
-    assert run.observed("linked sets before measuring") == "so"
-    assert run.observed("linked sets after measuring") == "so"
+    assert run.observed("linked sets before measuring") == "yes"
+    assert run.observed("linked sets after measuring") == "yes"
     assert run.observed("streams on other circuits") == "none"
     assert run.summary["shared_link"] == {"connections": 1, "circuits": 2}
     built = polars.read_parquet(run.directory / "circuits.parquet").filter(
@@ -127,7 +130,7 @@ def test_each_client_has_one_linked_set(runs: dict[str, Finished]) -> None:
 def test_each_leg_has_a_connection_although_tor_builds_more_circuits(
     runs: dict[str, Finished],
 ) -> None:
-    """Those of the circuits that it built beside a set are gone before measuring."""
+    """Connections of the circuits that it built beside a set are closed before measuring."""
     run = runs["own connections"]
     circuits = polars.read_parquet(run.directory / "circuits.parquet")
     assert "other" in circuits["round"].to_list()
@@ -184,15 +187,17 @@ def test_a_linked_set_shares_the_exit_and_nothing_else(legs: list[str], sound: b
     events = [ControlMessage.from_str(text, "EVENT") for text in legs]
     tor: Any = SimpleNamespace(controller=SimpleNamespace(get_circuits=lambda: events))
     network = TorNetwork({"client1": tor, "client2": tor}, {"exit1": EXIT})
-    check = check_linked_sets(make_plan("TwoPaths", "conflux"), network, "before")
+    lab = cast(Lab, SimpleNamespace(plan=make_plan("TwoPaths", "conflux")))
+    running = Running(lab, network, cast(Circuits, None), {})
+    (check,) = asyncio.run(linked_sets.before(running))
     assert check.ok == sound
-    assert (check.observed == "so") == sound
+    assert (check.observed == "yes") == sound
 
 
-def test_linked_sets_need_two_ways() -> None:
+def test_linked_sets_need_two_paths() -> None:
     with pytest.raises(InputError) as caught:
         make_plan("One", "conflux")
     assert str(caught.value) == (
-        'scenarios/One.toml: topology = "two_clients" has one way from client1 to the exit,'
+        'scenarios/One.toml: topology = "two_clients" has one path from client1 to the exit, but'
         " linked circuits (conflux = true) need two: take two_paths"
     )

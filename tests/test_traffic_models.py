@@ -1,6 +1,6 @@
-"""The traffic models as configuration: sizes, pauses, pacing, and that TGen's grammar is kept.
+"""The traffic models as configuration: sizes, pauses, pacing, and TGen's grammar.
 
-Playing them over sockets is tested in test_tgen.
+test_model_timing plays them over the lab's links.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from statistics import fmean
 import networkx
 import pytest
 
-from testbed.errors import InputError
-from testbed.traffic.models import (
+from testbed.basics.errors import InputError
+from testbed.inside.traffic.models import (
     MODELS,
     burst,
     client_graph,
@@ -28,9 +28,9 @@ from testbed.traffic.models import (
     write_client,
     write_server,
 )
-from testbed.traffic.tgen.action_graph import Action, read_action_graph
-from testbed.traffic.tgen.markov import MarkovModel
-from testbed.traffic.tgen.pacing import Pacing
+from testbed.inside.traffic.tgen.action_graph import Action, read_action_graph
+from testbed.inside.traffic.tgen.markov import MarkovModel
+from testbed.inside.traffic.tgen.pacing import Pacing
 
 SERVER = ("10.0.0.9", 8888)
 PROXY = ("127.0.0.1", 9050)
@@ -52,7 +52,7 @@ def test_names_and_sizes() -> None:
     }
     assert {name for name in MODELS if uploads(name)} == {"upload", "mctor-upload"}
     assert not uploads("bluk")
-    # Of the published sizes, a tenth of 235 MB and a hundredth of five files of 627 MB.
+    # The published sizes are 235 MB, and five files of 627 MB.
     assert MODELS["mctor-upload"].load_bytes == pytest.approx(23.5e6, abs=3)
     assert MODELS["mctor-files"].load_bytes == 5 * 6_270_000
     for model in (MODELS["audio"], MODELS["video"]):  # in streams of 5 s
@@ -60,7 +60,7 @@ def test_names_and_sizes() -> None:
 
 
 def only(followers: Iterable[list[Action]]) -> Action:
-    """The one action that comes after each of several."""
+    """Return the one action that follows several others."""
     (after,) = {id(one): one for each in followers for one in each}.values()
     return after
 
@@ -107,7 +107,7 @@ def test_pauses() -> None:
 
 
 def test_pages_begin_as_often_at_the_start_as_later() -> None:
-    """Of clients whose pages take no time; those of the first seconds are all their first ones."""
+    """Simulates clients whose pages take no time; all pages of the first seconds are first ones."""
     begun = Counter[int]()
     for number in range(4000):
         seed = generator_seed(1, f"client{number}")
@@ -162,7 +162,7 @@ def test_burst_keeps_rate_and_exceeds_what_tgen_ignores(rate_byte_per_s: int) ->
 
 @pytest.mark.parametrize("name", ["audio", "video"])
 def test_pacing_on_an_ideal_network(name: str) -> None:
-    """Played against a clock that is always punctual, the rate is the model's to the burst."""
+    """With a punctual clock the rate is exact except for the length of one burst."""
     graph = packet_graph(name)
     assert graph is not None
     text = "\n".join(networkx.generate_graphml(graph))

@@ -1,10 +1,10 @@
-"""Quantities: what is accepted and with which number, what is refused and with which advice."""
+"""Quantities: accepted texts and their values, refused texts and the advice."""
 
 from collections.abc import Callable
 
 import pytest
 
-from testbed import units
+from testbed.basics import units
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_refuses(read: Callable[[object], float], value: object, advice: str) ->
 
 
 def test_advice_is_accepted_itself() -> None:
-    """What an error tells the user to write must work when the user writes it."""
+    """The text that an error recommends must be accepted."""
     for read, value in (
         (units.rate_bit_per_s, "300 mbit/s"),
         (units.rate_bit_per_s, "300"),

@@ -1,6 +1,6 @@
 """The Vagrant machine without a hypervisor: its Vagrantfile, and its provisioning in a bare Debian.
 
-Whether its kernel carries the lab only a machine that boots can show: docs/vagrant.md.
+Only a booted machine can show whether its kernel carries the lab: docs/vagrant.md.
 """
 
 import os
@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 import pytest
 
+from testbed.basics.toml_file import PROJECT
 from testbed.results import read_run
 from testbed.setup import archives, doctor, host_kernel, privileges
-from testbed.toml_file import PROJECT
 
 PROVISION = "/vagrant/testbed/setup/provision.sh"
 VALIDATES = "Vagrantfile validated successfully."
 
 LEAST_FREE_BYTES = 6_000_000_000
-"""A root has 2 GB in the end, and a build asks for 3 GB of room."""
+"""A finished root folder has 2 GB, and a build needs 3 GB of room."""
 SETUP_CPU_S = 1200
-"""Ten minutes on two cores."""
+"""The most processor time of a set-up: ten minutes on two cores."""
 REFUSED_CPU_S = 20
 USER = 1000
 RUN = "./run.py scenario SharedDropping --variant pctls --duration '4 s'"
@@ -37,9 +37,9 @@ RUN = "./run.py scenario SharedDropping --variant pctls --duration '4 s'"
 
 @pytest.fixture
 def vagrant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with our Vagrantfile, and a PATH on which VirtualBox and nfsd seem to be there.
+    """A folder with our Vagrantfile, and a PATH with stand-ins for VirtualBox and nfsd.
 
-    Vagrant asks for them before it judges a file. It leaves nothing outside the folder.
+    Vagrant looks for them before it reads a file. It leaves nothing outside the folder.
     """
     if shutil.which("vagrant") is None:
         pytest.skip("Vagrant is not here: apt-get install --no-install-recommends vagrant")
@@ -74,7 +74,7 @@ def change(vagrantfile: Path, right: str, wrong: str) -> None:
 def test_vagrant_takes_the_file(
     vagrant: Path, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And would not, were a setting's name wrong."""
+    """It would refuse the file if a setting's name were wrong."""
     monkeypatch.setenv("VAGRANT_DEFAULT_PROVIDER", provider)
     told = told_by_vagrant(vagrant, "validate")
     if "provider 'libvirt' could not be found" in told:
@@ -96,13 +96,13 @@ def test_its_provisioning_is_the_script_that_is_tried_here() -> None:
     assert os.access(PROJECT / Path(PROVISION).relative_to("/vagrant"), os.X_OK)
 
 
-# What its shared folder and its doctor ask of the rest.
+# What its shared folder and its doctor need.
 
 
 def test_a_shared_folder_may_know_one_owner_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NFS refuses to give a file away; the run in it is a good one all the same."""
+    """NFS refuses to change a file's owner, and the run is valid all the same."""
 
     def refuse(*_arguments: object, **_options: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -119,7 +119,7 @@ NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 
 @pytest.mark.root
 def test_doctor_tries_the_kernel_without_root() -> None:
-    """Under sudo it is the user's doctor, and must find what root would."""
+    """Under sudo the doctor runs as the user, and must find the same as root."""
     namespaces = ("unshare", "--user", "--map-root-user", "--net", "true")
     if subprocess.run([*NOBODY, *namespaces], capture_output=True, check=False).returncode != 0:
         pytest.skip("users may not make namespaces here")
@@ -140,7 +140,7 @@ def test_doctor_tries_the_kernel_without_root() -> None:
     [
         ("", "works (`sudo ./run.py ... --machine host`"),
         ("no netem (unknown)", "this host's kernel has no netem (unknown): use --machine virtual"),
-        ("no network namespaces (not permitted)", "needs root, which alone can try it"),
+        ("no network namespaces (not permitted)", "only root can try it"),
     ],
 )
 def test_what_doctor_tells_a_user(refusal: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +150,9 @@ def test_what_doctor_tells_a_user(refusal: str, told: str, monkeypatch: pytest.M
     assert (found.well, found.text.startswith(told)) == (not refusal, True)
 
 
-# Its provisioning, in a Debian with nothing but apt.
+# Its provisioning, in a Debian with only apt.
 
-# A root that is no mount of its own can't be a private one, as the host machine's has to be.
+# A root must be a mount of its own to be private, as the host machine needs.
 ENTER = """set -e
 mount --bind "$ROOT" "$ROOT"
 mount --rbind /dev "$ROOT/dev"
@@ -162,7 +162,7 @@ exec chroot "$ROOT" runuser -u vagrant -- sh -c "cd /vagrant && $COMMAND"
 
 
 class Ended(NamedTuple):
-    """A command that has ended: what it printed, and what it took."""
+    """A command that has ended: its output, and its processor time."""
 
     printed: str
     wall_s: float
@@ -171,16 +171,16 @@ class Ended(NamedTuple):
 
 @dataclass
 class BareDebian:
-    """A Debian's root folder. Its user `vagrant` may use sudo, as in Vagrant's boxes."""
+    """A Debian's root folder, whose user `vagrant` may use sudo, as in Vagrant's boxes."""
 
     root: Path
     release: str
     spent: list[str] = field(default_factory=list)
 
     def run(self, command: str, *, inside: bool = True, status: int = 0) -> Ended:
-        """Run a shell's command in it as its user, or outside as root.
+        """Run a shell command in it as its user, or outside as root.
 
-        Mounts are in a namespace of the command's own, and are gone with it, as are its processes.
+        The command has its own namespaces, with which its mounts and processes end.
         """
         script = ENTER if inside else command
         namespaces = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -203,7 +203,7 @@ class BareDebian:
 
 
 def machine_environment() -> dict[str, str]:
-    """What a program in another root must know to reach what this machine reaches."""
+    """The variables that a program in another root needs to reach the same network."""
     network = {
         name: value
         for name, value in os.environ.items()
@@ -214,8 +214,6 @@ def machine_environment() -> dict[str, str]:
 
 @pytest.fixture(params=["bookworm", "trixie"])
 def bare_debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BareDebian]:
-    if "long" not in request.config.option.markexpr:
-        pytest.skip("by name only: ./run.py test -- -n0 -rP -m long tests/test_vagrant.py")
     if shutil.which("debootstrap") is None:
         pytest.skip("no debootstrap: apt-get install --no-install-recommends debootstrap")
     if shutil.disk_usage(tmp_path).free < LEAST_FREE_BYTES:
@@ -231,9 +229,9 @@ def bare_debian(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bare
 
 
 def make(debian: BareDebian) -> None:
-    """Make the root, with a user, this project, and the way to the network that this machine has.
+    """Make the root folder, with a user, this project, and this machine's access to the network.
 
-    All of the project that is not ignored, committed or not.
+    The project has all its files, committed or not, except ignored ones.
     """
     archive, root = archives.debian_archives()[0], debian.root
     options = "--variant=minbase --include=sudo"
@@ -262,7 +260,7 @@ def make(debian: BareDebian) -> None:
 @pytest.mark.root
 @pytest.mark.timeout(5400)
 def test_provisioning_from_nothing(bare_debian: BareDebian) -> None:
-    # As Vagrant calls it.
+    # Like Vagrant.
     provisioning = f"sudo -E -H bash -l {PROVISION}"
     first = bare_debian.run(provisioning)
     assert first.cpu_s < SETUP_CPU_S
@@ -287,6 +285,6 @@ def test_provisioning_from_nothing(bare_debian: BareDebian) -> None:
 
 
 def doctor_says(name: str, printed: str) -> str:
-    """Its word on a machine: yes or no."""
+    """The doctor's verdict on a machine: yes or no."""
     (word,) = re.findall(rf"^ *(yes|no) +{name} ", printed, re.MULTILINE)
     return str(word)

@@ -1,6 +1,6 @@
-"""`verify`: equal, the first difference, what has changed meanwhile, and what can't be made again.
+"""`verify`: equal runs, first differences, changed software, and runs that can't be made again.
 
-No machine runs but in the last test: that of `commands` records what it is told to.
+Only the last test runs a machine; in the others `command_line` has stand-ins.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import (
+from command_line import (
     RUN,
     VARIANT,
     FakeMachine,
@@ -24,12 +24,12 @@ from commands import (
 from machine import run_scenario
 from made_record import socket_sample
 
-from testbed import cli, runner
+from testbed.basics import cache
+from testbed.basics.ending import BAD_INPUT, DIFFERS, FAILED, PREMISE_FAILED, VALID
 from testbed.machines.watching import Usage
-from testbed.plan_model import Plan
-from testbed.probes.sockets import SAMPLE_INTERVAL_S
+from testbed.plan.model import LEAST_SAMPLE_INTERVAL_S, Plan
 from testbed.results import read_run
-from testbed.setup import cache
+from testbed.runs import runner
 from testbed.setup.ready import Ready, TorNeed
 from testbed.setup.tor import tree_sha256
 
@@ -49,16 +49,16 @@ def _own_cache(
 @pytest.fixture
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with_machine(monkeypatch, folder, FakeMachine)
-    assert status_of(RUN) == cli.VALID
+    assert status_of(RUN) == VALID
     return folder / "run"
 
 
 class OtherRtt(FakeMachine):
-    """One in which a single sample is another."""
+    """A machine whose run has one other sample."""
 
     changed = {  # noqa: RUF012
         "sockets": [
-            socket_sample(SAMPLE_INTERVAL_S * number, node) | {"rtt_ms": 20.5}
+            socket_sample(LEAST_SAMPLE_INTERVAL_S * number, node) | {"rtt_ms": 20.5}
             for number in range(20)
             for node in ("middle1", "exit1")
         ]
@@ -85,10 +85,10 @@ def test_an_equal_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fingerprint = read_run(run).shown_fingerprint
     before = sorted(run.parent.rglob("*"))
     status, out, err = verified(capsys)
-    assert status == cli.VALID == 0
+    assert status == VALID == 0
     assert out == (
-        f"equal: all 11 tables, summary.json among them; fingerprint {fingerprint}\n"
-        "What it ran with is the same, as far as is recorded.\n"
+        f"equal: all 12 tables, summary.json among them; fingerprint {fingerprint}\n"
+        "Both ran with the same software, as far as is recorded.\n"
     )
     assert err == ""
     assert sorted(run.parent.rglob("*")) == before
@@ -100,10 +100,10 @@ def test_the_first_difference_is_named(
 ) -> None:
     machine_runs(monkeypatch, OtherRtt)
     status, out, _ = verified(capsys)
-    assert status == cli.DIFFERS == 3
+    assert status == DIFFERS == 3
     assert out.splitlines()[:2] == [
         "not equal: sockets, row 1, rtt_ms: 20.0 then, 20.5 now",
-        "10 of 11 tables are equal",
+        "11 of 12 tables are equal",
     ]
 
 
@@ -113,7 +113,7 @@ def test_for_programs(
     machine_runs(monkeypatch, OtherRtt)
     status, out, _ = verified(capsys, "--json")
     said = json.loads(out)
-    assert status == cli.DIFFERS
+    assert status == DIFFERS
     assert said["equal"] is False
     assert said["fingerprint"] == read_run(run).fingerprint != said["fingerprint_now"]
     assert said["differing"] == [
@@ -131,7 +131,7 @@ def test_what_it_ran_with_then_and_now(run: Path, capsys: pytest.CaptureFixture[
 
     edited(run, another)
     status, out, _ = verified(capsys, "--json")
-    assert status == cli.VALID
+    assert status == VALID
     changed = {one["what"]: (one["then"], one["now"]) for one in json.loads(out)["changed"]}
     assert changed.pop("Debian packages")[0] == "not recorded"
     assert changed == {
@@ -145,10 +145,10 @@ def test_what_it_ran_with_then_and_now(run: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_run_made_again_can_be_kept(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verified(capsys, "--out", "again")[0] == cli.VALID
+    assert verified(capsys, "--out", "again")[0] == VALID
     assert read_run(Path("again")).fingerprint == read_run(run).fingerprint
     status, _, err = verified(capsys, "--out", "again")
-    assert status == cli.BAD_INPUT
+    assert status == BAD_INPUT
     assert "the output again exists" in err
 
 
@@ -157,7 +157,7 @@ def test_a_run_that_fails_this_time(
 ) -> None:
     machine_runs(monkeypatch, Panicking)
     status, _, err = verified(capsys)
-    assert status == cli.FAILED
+    assert status == FAILED
     assert "the guest's kernel panicked" in err
     (kept,) = cache.subfolder("runs").iterdir()
     assert str(kept) in err
@@ -167,8 +167,8 @@ def test_an_invalid_run_can_be_verified(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_machine(monkeypatch, folder, StoppedClock)
-    assert status_of(RUN) == cli.PREMISE_FAILED
-    assert verified(capsys)[0] == cli.VALID
+    assert status_of(RUN) == PREMISE_FAILED
+    assert verified(capsys)[0] == VALID
 
 
 # From the manifest alone.
@@ -177,13 +177,13 @@ def test_an_invalid_run_can_be_verified(
 def test_it_is_the_manifests_plan_that_is_run(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And not what the scenario's file says by now."""
+    """The scenario's file may have changed meanwhile."""
     Path("Mine.toml").unlink()
-    assert verified(capsys)[0] == cli.VALID
+    assert verified(capsys)[0] == VALID
 
 
 class Listening(FakeMachine):
-    """One that writes down the plans that it is given, and with which options."""
+    """A machine that records its plans and options."""
 
     plans: list[Plan] = []  # noqa: RUF012
     commands: list[str] = []  # noqa: RUF012
@@ -211,14 +211,14 @@ def test_a_patch_is_the_one_that_was_kept(
     monkeypatch.setattr(runner, "ensure_ready", ready)
     (folder / "mine-variant.toml").write_text(VARIANT)
     (folder / "faster.patch").write_text(PATCH)
-    assert status_of([*RUN, "--variant", "./mine-variant.toml"]) == cli.VALID
+    assert status_of([*RUN, "--variant", "./mine-variant.toml"]) == VALID
     (folder / "faster.patch").write_text("another")
-    assert verified(capsys)[0] == cli.VALID
+    assert verified(capsys)[0] == VALID
     assert len(built) == 2
     assert Listening.plans[-1].key == Listening.plans[-2].key
     (folder / "run" / "patches" / "faster.patch").unlink()
     status, _, err = verified(capsys)
-    assert status == cli.BAD_INPUT
+    assert status == BAD_INPUT
     assert "it has not kept its patch faster.patch" in err
 
 
@@ -226,29 +226,29 @@ def test_what_was_captured_is_captured_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_machine(monkeypatch, folder, Listening)
-    assert status_of([*RUN, "--pcap", "middle-exit"]) == cli.VALID
-    assert verified(capsys)[0] == cli.VALID
+    assert status_of([*RUN, "--pcap", "middle-exit"]) == VALID
+    assert verified(capsys)[0] == VALID
     assert "--capture=middle-exit" in Listening.commands[-1]
 
 
-# What is no run, or can't be had again.
+# Directories without a run, and runs that can't be repeated.
 
 
 def refused(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line with which a run is refused before anything is started."""
+    """The one line with which a run is refused before anything starts."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(runner, "ensure_ready", lambda *_: pytest.fail("it was started"))
         status, out, err = verified(capsys)
-    assert (status, out, err.count("\n")) == (cli.BAD_INPUT, "", 1)
+    assert (status, out, err.count("\n")) == (BAD_INPUT, "", 1)
     return err
 
 
 def test_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "run is no directory" in refused(capsys)
+    assert "run is not a directory" in refused(capsys)
     (folder / "run").mkdir()
     assert "there is no run to verify" in refused(capsys)
     (folder / "run" / "error.txt").write_text("over\n")
-    assert "run is what a failed run left: see its error.txt" in refused(capsys)
+    assert "run is a failed run: see its error.txt" in refused(capsys)
 
 
 def test_a_damaged_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,8 +280,8 @@ def test_a_generator_that_is_gone_or_another(
     tgen.write_text("#!/bin/sh\n")
     tgen.chmod(0o755)
     with_machine(monkeypatch, folder, FakeMachine)
-    assert status_of([*RUN, "--tgen", "./tgen"]) == cli.VALID
-    assert verified(capsys)[0] == cli.VALID
+    assert status_of([*RUN, "--tgen", "./tgen"]) == VALID
+    assert verified(capsys)[0] == VALID
     tgen.write_text("#!/bin/bash\n")
     assert f"its generator {tgen} is another program now" in refused(capsys)
     tgen.unlink()
@@ -297,7 +297,7 @@ def test_a_tree_that_is_gone_or_another(
     sources = [{"name": "tree", "sha256": tree_sha256(tree)}]
     edited(run, lambda manifest: manifest["plan"]["tor"].update(source=str(tree)))
     edited(run, lambda manifest: manifest["tor"].update(sources=sources))
-    assert verified(capsys)[0] == cli.VALID
+    assert verified(capsys)[0] == VALID
     (tree / "x.c").write_text("int y;\n")
     assert f"its Tor was built from {tree}, which was changed since" in refused(capsys)
     shutil.rmtree(tree)
@@ -311,7 +311,7 @@ def test_a_run_of_before_there_were_fingerprints(
         edited(run, lambda manifest, key=key: manifest.pop(key))  # type: ignore[misc]
     edited(run, lambda manifest: manifest["project"].pop("files"))
     status, out, _ = verified(capsys, "--json")
-    assert status == cli.VALID
+    assert status == VALID
     changed = {one["what"]: one["then"] for one in json.loads(out)["changed"]}
     assert changed == dict.fromkeys(("testbed: files", "Debian packages"), "not recorded")
 
@@ -325,4 +325,4 @@ def test_a_real_run_is_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     status = status_of(["verify", str(tmp_path / "run"), "--json"])
     said = json.loads(capsys.readouterr().out)
     assert said["changed"] == []
-    assert (status, said["equal"], said["differing"]) == (cli.VALID, True, [])
+    assert (status, said["equal"], said["differing"]) == (VALID, True, [])

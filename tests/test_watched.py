@@ -1,4 +1,4 @@
-"""What a scenario has watched: pairs of relays, all of them, the busiest; and what is recorded."""
+"""The pairs of relays that a scenario has watched: some, all, the busiest; and what is recorded."""
 
 import socket
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ import pytest
 from machine import run_scenario
 from pyroute2 import DiagSocket
 
-from testbed import cli
-from testbed.bootstrapped import bare_plan
-from testbed.drawing import draw_scenario
-from testbed.errors import InputError
+from commands.__main__ import main
+from testbed.asked.drawing import draw_scenario
+from testbed.asked.plans import make_plan
+from testbed.asked.sampled_plan import _used_links, expected_use
+from testbed.basics.errors import InputError
+from testbed.inside.probes.sockets import connections
 from testbed.network.positions import Floats
-from testbed.plan import make_plan
-from testbed.plan_model import Plan
-from testbed.plan_sampled import _used_links, expected_use
-from testbed.probes.sockets import MOST_SAMPLES_PER_S, connections, interval_s
+from testbed.plan.model import MOST_SAMPLES_PER_S, Plan
+from testbed.runs.bootstrapped import bare_plan
 
 TINY = """
 title = "Five relays"
@@ -45,14 +45,22 @@ def watching(scenario: str, watch: str) -> Plan:
 # In the plan.
 
 
-def test_a_plan_that_says_nothing_of_it_is_as_before() -> None:
-    for scenario, sampled in (("NoDropping", [("middle1", "exit1")]), ("SmallNetwork", [])):
+def test_without_the_key_the_topologys_pair_is_watched_and_all_relays_recorded() -> None:
+    for scenario, watched in (("NoDropping", (("middle1", "exit1"),)), ("SmallNetwork", ())):
         plan = make_plan(scenario, "pctls")
-        assert "watched" not in plan.model_dump(exclude_defaults=True)  # of which its key is made
-        assert plan.watched_pairs == sampled
-        assert len(plan.watched_relays) == len(plan.of_kind("relay"))
-    assert make_plan("NoDropping", "pctls").relays_with_queues == ["exit1"]
-    assert len(plan.relays_with_queues) == 10
+        assert plan.watched == watched
+        assert plan.recorded_relays == [relay.name for relay in plan.of_kind("relay")]
+
+
+def test_older_plans_have_a_separate_key_for_the_shared_link() -> None:
+    plan = make_plan("NoDropping", "pctls")
+    older = plan.model_dump(mode="json") | {"shared_link": ["middle1", "exit1"], "watched": None}
+    del older["only_watched"]
+    assert Plan.model_validate(older) == plan
+    named = older | {"watched": [["guard1", "middle1"]]}
+    assert Plan.model_validate(named) == watching("NoDropping", "guard1-middle1").model_copy(
+        update={"scenario": plan.scenario, "changes": {}}
+    )
 
 
 def test_networks_are_bootstrapped_once_whatever_is_watched() -> None:
@@ -62,12 +70,13 @@ def test_networks_are_bootstrapped_once_whatever_is_watched() -> None:
         )
 
 
-def test_pairs_are_named_in_whichever_order(tmp_path: Path) -> None:
+def test_pairs_are_named_in_either_order(tmp_path: Path) -> None:
     scenario = tmp_path / "Mine.toml"
     scenario.write_text(TINY)
     plan = make_plan(str(scenario), "pctls")
     assert plan.watched == (("relay1", "relay4"), ("relay4", "relay5"))
-    assert plan.watched_relays == plan.relays_with_queues == ["relay1", "relay4", "relay5"]
+    assert plan.recorded_relays == ["relay1", "relay4", "relay5"]
+    assert plan.crossed_pairs == []  # Tor chooses, so no path is known
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
     scenario.write_text(TINY.replace("watch", "# watch"))
     assert make_plan(str(scenario), "pctls").key != plan.key
@@ -75,33 +84,38 @@ def test_pairs_are_named_in_whichever_order(tmp_path: Path) -> None:
 
 def test_the_shared_link_is_always_watched() -> None:
     plan = watching("NoDropping", "guard2-middle1")
-    assert plan.watched_pairs == [("middle1", "exit1"), ("guard2", "middle1")]
-    assert plan.watched_relays == plan.relays_with_queues == ["guard2", "middle1", "exit1"]
+    assert plan.watched == (("middle1", "exit1"), ("guard2", "middle1"))
+    assert plan.recorded_relays == ["guard2", "middle1", "exit1"]
+    assert {pair: plan.circuits_across(pair) for pair in plan.crossed_pairs} == {
+        ("middle1", "exit1"): 8,
+        ("guard2", "middle1"): 2,
+    }
+    assert plan.shared_link == ("middle1", "exit1")
 
 
 def test_all_pairs_are_those_that_circuits_can_cross() -> None:
     plan = watching("NoDropping", "all relay pairs")
     assert plan.watched == (
-        *((f"guard{number}", "middle1") for number in range(1, 5)),
         ("middle1", "exit1"),
+        *((f"guard{number}", "middle1") for number in range(1, 5)),
     )
-    assert len(watching("SmallNetwork", "all relay pairs").watched or ()) == 10 * 9 / 2
+    assert len(watching("SmallNetwork", "all relay pairs").watched) == 10 * 9 / 2
 
 
 def test_the_busiest_of_a_topology_have_most_paths() -> None:
     assert watching("NoDropping", "the 1 busiest").watched == (("middle1", "exit1"),)
-    # Each guard has two clients: the first one counts.
+    # Each guard has two clients: the first guard is taken.
     assert watching("NoDropping", "the 2 busiest").watched == (
-        ("guard1", "middle1"),
         ("middle1", "exit1"),
+        ("guard1", "middle1"),
     )
 
 
 def test_the_busiest_of_a_drawn_network_are_known_by_its_weights() -> None:
     use = expected_use(draw_scenario("SmallNetwork", 1))
-    assert sum(use.values()) == pytest.approx(2)  # links of a circuit
+    assert sum(use.values()) == pytest.approx(2)  # a circuit has two links between relays
     watched = watching("SmallNetwork", "the 3 busiest").watched
-    assert watched is not None and len(watched) == 3
+    assert len(watched) == 3
     assert min(use[pair] for pair in watched) > max(
         share for pair, share in use.items() if pair not in watched
     )
@@ -109,7 +123,7 @@ def test_the_busiest_of_a_drawn_network_are_known_by_its_weights() -> None:
 
 
 def by_drawing(guard: Floats, middle: Floats, last: Floats) -> Floats:
-    """As `_used_links`, circuit by circuit."""
+    """The same as `_used_links`, circuit by circuit."""
     used = np.zeros((len(guard), len(guard)))
     for one, two, three in permutations(range(len(guard)), 3):
         rest = 1 - middle[one] - middle[three]
@@ -128,7 +142,7 @@ def test_expected_use_is_that_of_all_circuits() -> None:
     assert _used_links(*shares) == pytest.approx(by_drawing(*shares))
 
 
-# What is wrong.
+# What is refused.
 
 
 @pytest.mark.parametrize(
@@ -154,14 +168,14 @@ def test_refuses(scenario: str, watch: str, advice: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["[]", "[1]", "5", "true", '["relay1"]', "{ pairs = 1 }"])
-def test_refuses_what_names_no_pairs(
+def test_refuses_a_value_that_names_no_pairs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
 ) -> None:
     scenario = tmp_path / "Mine.toml"
     scenario.write_text(TINY.replace('["relay4-relay1", "relay4-relay5"]', value))
-    assert cli.main(["scenario", str(scenario), "--variant", "pctls"]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "Mine.toml: watch" in told and "names no pairs of relays" in told
+    assert main(["scenario", str(scenario), "--variant", "pctls"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "Mine.toml: watch" in message and "names no pairs of relays" in message
 
 
 # What is recorded.
@@ -169,7 +183,7 @@ def test_refuses_what_names_no_pairs(
 
 @contextmanager
 def connections_to(addresses: list[str]) -> Iterator[int]:
-    """Of this machine with itself, at a port that nobody else uses."""
+    """Connections of this machine with itself, at a port that nothing else uses."""
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("0.0.0.0", 0)))
         port = server.getsockname()[1]
@@ -196,8 +210,13 @@ def test_the_kernel_picks_out_the_peers_connections() -> None:
 
 
 def test_of_many_relays_each_is_sampled_less_often() -> None:
-    assert interval_s([None] * 8) == 0.5  # type: ignore[list-item]
-    assert interval_s([None] * 50) * MOST_SAMPLES_PER_S == 50  # type: ignore[list-item]
+    def interval_s(relays: int) -> float:
+        watched = tuple((f"relay{number}", f"relay{number + 1}") for number in range(1, relays))
+        plan = make_plan("SmallNetwork", "pctls").model_copy(update={"watched": watched})
+        return plan.uncrossed_interval_s
+
+    assert interval_s(8) == 0.5
+    assert interval_s(50) * MOST_SAMPLES_PER_S == 50
 
 
 @pytest.mark.experiment

@@ -1,6 +1,6 @@
-"""What a drawn network's run tells, from made rows: circuits, shared links, relays' use, classes.
+"""Results of drawn networks, from made rows: circuits, shared links, relays' use, client classes.
 
-How it gets into tables, figures and comparisons is tested here, too.
+Their tables, figures and comparisons are tested here, too.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,12 @@ from typing import Any, cast
 import numpy as np
 import polars
 import pytest
-from made_runs import START_S
-from test_figures import Recorded, at, curves, points
+from made_runs import START_S, Recorded, at
+from plotted import curves, points
 
-from analysis import style
-from analysis.comparison import compare, records
-from analysis.figures import over_time
-from analysis.figures.distributions import distributions
-from analysis.figures.network import networks
-from analysis.figures.relays_use import relays_used
+from analysis import style, whole_networks
+from analysis.comparison import compare_groups, records
+from analysis.figures import Part, distributions, over_time, plots, relays_use
 from analysis.runs import find_runs
 from analysis.tables import run_tables
 from analysis.whole_networks import (
@@ -28,19 +25,18 @@ from analysis.whole_networks import (
     links_by_second,
     models_of,
     network_use,
-    relays_use,
     shared_percent,
 )
-from testbed.network.model import Node
-from testbed.plan import make_plan
+from testbed.asked.plans import make_plan
+from testbed.inside.traffic.models import first_pause_s, generator_seed
+from testbed.plan.network import Node
 from testbed.results import Run, read_run
-from testbed.results.checks import client_check
+from testbed.results.checks.transfers import client_check
 from testbed.results.tables import SCHEMAS
-from testbed.traffic.models import first_pause_s, generator_seed
 
 
 def cells(at_s: float, relay: str, queue: int, next_queue: int | None) -> dict[str, object]:
-    """A row of `queues`: a circuit's cells at one relay; its numbers on both sides of it."""
+    """A row of `queues`: a circuit's cells at a relay, and the circuit's numbers on both sides."""
     return {
         "time_s": START_S + at_s,
         "relay": relay,
@@ -54,8 +50,8 @@ def cells(at_s: float, relay: str, queue: int, next_queue: int | None) -> dict[s
 
 
 def circuit(number: int, path: tuple[str, str, str], *seconds: int) -> list[dict[str, object]]:
-    """All three relays' rows, in seconds counted from 1. As in real runs, relays tell of each
-    when it is over, some milliseconds before or after the full second, now these and now those."""
+    """The rows of all three relays, in seconds counted from 1. As in real runs, a relay reports a
+    second when it is over, some milliseconds before or after the full second."""
     guard, middle, exit_relay = path
     return [
         row
@@ -72,7 +68,7 @@ def circuit(number: int, path: tuple[str, str, str], *seconds: int) -> list[dict
 def made_run(rows: list[dict[str, object]], watched: str = "abcd", duration_s: float = 4.0) -> Run:
     queues = polars.DataFrame(rows, schema=SCHEMAS["queues"])
     plan = SimpleNamespace(
-        relays_with_queues=[*watched], of_kind=lambda _kind: [*"abcd"], duration_s=duration_s
+        recorded_relays=[*watched], of_kind=lambda _kind: [*"abcd"], duration_s=duration_s
     )
     return cast(Run, SimpleNamespace(queues=queues, measuring_start_s=START_S, plan=plan))
 
@@ -82,7 +78,7 @@ def test_links_are_shared_where_several_circuits_are_active_in_a_second() -> Non
         [
             *circuit(10, ("a", "b", "c"), 1, 2),
             *circuit(20, ("a", "b", "d"), 2),
-            # The other way over the link of a and b.
+            # The other direction of the link of a and b.
             *circuit(30, ("b", "a", "d"), 1, 3),
         ]
     )
@@ -98,7 +94,7 @@ def test_links_are_shared_where_several_circuits_are_active_in_a_second() -> Non
     assert shared_percent(seconds, UNDIRECTED) == pytest.approx(200 / 8)
 
 
-def test_of_relays_that_are_watched_the_links_between_them_count() -> None:
+def test_links_between_watched_relays_count() -> None:
     rows = [*circuit(10, ("a", "b", "c"), 1), *circuit(20, ("a", "b", "d"), 1)]
     of_both = [row for row in rows if row["relay"] in ("a", "b")]
     run = made_run(of_both, watched="ab", duration_s=2.0)
@@ -113,8 +109,8 @@ def test_without_cells_nothing_is_active() -> None:
     assert shared_percent(seconds) is None
 
 
-def test_seconds_of_which_not_all_relays_have_told_are_no_seconds() -> None:
-    """The one before measuring, and the last one: some relays tell of it, and some too late."""
+def test_seconds_that_not_all_relays_report_do_not_count() -> None:
+    """The second before measuring, and the last one, which some relays report too late."""
     rows = circuit(10, ("a", "b", "c"), 0, 1, 4, 5)
     seconds = links_by_second(made_run(rows))
     assert seconds["circuits"].to_list() == [1, 0, 0]
@@ -132,14 +128,38 @@ def test_a_relays_use_is_what_it_sent_by_its_rate() -> None:
     ]
     plan = SimpleNamespace(of_kind=lambda _kind: [relay])
     run = cast(Run, SimpleNamespace(links=polars.DataFrame(rows), plan=plan))
-    (use,) = relays_use(run).to_dicts()
+    (use,) = whole_networks.relays_use(run).to_dicts()
     assert (use["relay"], use["relay_class"]) == ("relay1", "exit")
     assert use["sent_bit_per_s"] == pytest.approx(100_000)
     assert use["use"] == pytest.approx(0.1)
 
 
-def test_whose_first_pause_outlasts_the_run_completes_nothing() -> None:
-    plan = make_plan("SmallNetwork", "vanilla", duration="10 s")
+def test_a_relays_use_begins_with_measuring() -> None:
+    relay = Node(name="relay1", kind="relay", rate_up_bit_per_s=1_000_000)
+    readings = [("before", 10.0, 1_000), ("measuring", 20.0, 126_000), ("after", 30.0, 126_000)]
+    rows = [
+        {"time_s": time_s, "when": when, "sender": "relay1", "receiver": "r", "sent_bytes": sent}
+        for when, time_s, sent in readings
+    ]
+    plan = SimpleNamespace(of_kind=lambda _kind: [relay])
+    run = cast(Run, SimpleNamespace(links=polars.DataFrame(rows), plan=plan))
+    assert whole_networks.relays_use(run)["use"].to_list() == [0.0]
+
+
+def test_a_processors_use_is_the_share_of_the_time_in_which_it_was_busy() -> None:
+    relays = [
+        Node(name=name, kind="relay", rate_up_bit_per_s=10**6) for name in ("relay1", "relay2")
+    ]
+    seconds = [{"node": "relay1", "lasted_s": 1.0, "busy_s": busy_s} for busy_s in (0.25, 0.75)]
+    plan = SimpleNamespace(of_kind=lambda _kind: relays)
+    run = cast(Run, SimpleNamespace(processors=polars.DataFrame(seconds), plan=plan))
+    (use,) = whole_networks.processors_use(run).to_dicts()
+    assert (use["relay"], use["use"]) == ("relay1", 0.5)
+
+
+def test_a_client_whose_first_pause_outlasts_the_run_completes_nothing() -> None:
+    none = {"warm_up": "0 s"}
+    plan = make_plan("SmallNetwork", "vanilla", duration="10 s", changes=none)
     check = client_check(plan, polars.DataFrame(schema=SCHEMAS["transfers"]))
     assert not check.ok
     waits_s = {
@@ -148,6 +168,9 @@ def test_whose_first_pause_outlasts_the_run_completes_nothing() -> None:
     }
     assert check.observed.split(", ") == [client for client in waits_s if waits_s[client] < 9]
     assert 10 < len(check.observed.split(", ")) < len(waits_s)
+    warmed_up = make_plan("SmallNetwork", "vanilla", duration="10 s")
+    check = client_check(warmed_up, polars.DataFrame(schema=SCHEMAS["transfers"]))
+    assert check.observed.split(", ") == [*waits_s]
 
 
 # Whole runs.
@@ -218,7 +241,7 @@ def test_a_run_of_a_drawn_network(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("late_s", [-0.001, 0.009])
 def test_goodput_is_of_whole_seconds(tmp_path: Path, late_s: float) -> None:
-    """Heartbeats in step with a generator that began before measuring did, or after it."""
+    """Heartbeats of a generator that began shortly before or after measuring."""
     beats = [
         {"client": "client1", "time_s": START_S + second + late_s, "received_bytes": 38_000}
         for second in range(1, 64)
@@ -254,10 +277,10 @@ def test_tables_and_comparisons_know_classes_relays_and_links(tmp_path: Path) ->
         "0.085 ± 0.000",
         "20.0 ± 0.0",
     )
-    compared = {row["metric"]: row for row in records(compare(found, ["vanilla", "pctls"]))}
+    compared = {row["metric"]: row for row in records(compare_groups(found.valid)[1])}
     assert compared["by_class.page.goodput_kb_per_s"]["change"] == pytest.approx(1)
     last_byte = compared["by_class.page.time_to_last_byte_s.p95"]
-    assert last_byte["before"] == {1: 2.0, 2: 4.0, 3: 6.0}  # each seed is a network
+    assert last_byte["before"] == {1: 2.0, 2: 4.0, 3: 6.0}  # each seed has its own network
     assert last_byte["verdict"] == "nearly equal"
     assert compared["by_class.bulk5mib.failed_percent"]["first_mean"] == pytest.approx(100 / 3)
     for metric in (
@@ -272,22 +295,22 @@ def test_figures_of_drawn_networks(tmp_path: Path) -> None:
         written(tmp_path / "runs", "vanilla", seed)
     groups = find_runs(tmp_path / "runs" / "SmallNetwork-page").valid
     looks = style.looks(["vanilla"])
-    (of_map,) = networks(groups)
+    (of_map,) = plots(Part.SCENARIO, groups, looks)
     assert of_map.name == "map-SmallNetwork-seed-1"
-    (of_relays,) = relays_used(groups)
+    (of_relays,) = relays_use.plots(groups, looks)
     by_class = {name: points(line) for name, line in curves(of_relays.figure.axes[0]).items()}
     assert {name: len(its) for name, its in by_class.items()} == {
         **{"guard": 8, "exit": 2, "both": 2},
         "middle": 8,
     }
     assert max(use for its in by_class.values() for _, use in its) == pytest.approx(1, rel=1e-3)
-    drawn = {drawing.name: drawing.figure for drawing in distributions(groups, looks)}
-    of_times = drawn["time-to-last-byte-by-class-sampled-60s"].axes
+    plotted = {plot.name: plot.figure for plot in distributions.plots(groups, looks)}
+    of_times = plotted["time-to-last-byte-by-class-sampled-60s"].axes
     assert [label for panel in of_times if (label := panel.get_ylabel())] == [
         f"{model}:\nshare of transfers" for model in ("bulk5mib", "page")
     ]
-    # Tor builds its circuits by itself: nothing is said of how long that takes.
-    labels = [panel.get_xlabel() for panel in drawn["distributions-page-sampled-60s"].axes]
+    # Tor builds its circuits by itself, so there are no build times.
+    labels = [panel.get_xlabel() for panel in plotted["distributions-page-sampled-60s"].axes]
     assert labels == ["time to last byte, s", "stream round trip, ms"]
 
 
@@ -300,7 +323,7 @@ def test_what_happens_over_time_in_a_drawn_network(tmp_path: Path) -> None:
     assert (below.name, below.under_test) == ("undirected", False)
     assert (above.name, above.under_test) == ("directed", True)
     assert above.values[:2].tolist() == pytest.approx([100 / 3, 0])
-    assert np.isnan(above.values[2:]).all()  # of no links
+    assert np.isnan(above.values[2:]).all()  # no link was active
     links = [line.values[:3].tolist() for line in over_time.active_links(run)]
     assert links == [[3, 2, 0], [3, 2, 0]]
     windows = over_time.congestion_window_segments(run)
@@ -308,7 +331,7 @@ def test_what_happens_over_time_in_a_drawn_network(tmp_path: Path) -> None:
 
 
 def test_circuits_are_not_counted_where_some_relays_are_watched(tmp_path: Path) -> None:
-    watched = {"watched": [["relay1", "relay7"]]}
+    watched = {"watched": [["relay1", "relay7"]], "only_watched": True}
     run = written(tmp_path, "vanilla", 1, watched)
     assert network_use(run).active_circuits is None
     assert over_time.active_circuits(run) == []

@@ -1,7 +1,7 @@
-"""For tests: reads a TGen log by the rules of tgentools 1.1.2, whose parser OnionPerf uses too.
+"""For tests: reads a TGen log by the rules of tgentools 1.1.2, whose parser OnionPerf also uses.
 
-The rules are those of upstream's tools/tgentools/analysis.py: which words of a line are read, by
-their numbers, and what is refused.
+The rules come from upstream's tools/tgentools/analysis.py: which words of a line it reads, by
+position, and what it refuses.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 VERSION = "1.1.2"
-"""Of tgentools; a log whose first line has another one is refused."""
+"""Version of tgentools; it refuses a log whose first line has another one."""
 
 _VERSION_WORD, _NAME_WORD = 8, 17
 _PARTS = {"transport": 8, "stream": 10, "bytes": 12, "times": 14}
@@ -20,7 +20,7 @@ Fields = Mapping[str, str]
 
 @dataclass
 class Parsed:
-    """What tgentools has of a log: each stream's time in s, by what; heartbeats' counts."""
+    """Tgentools' view of a log: streams' times in s, and heartbeats' counts."""
 
     name: str | None = None
     round_trip_s: list[float] = field(default_factory=list)
@@ -34,7 +34,7 @@ def parsed(log: Path) -> Parsed:
     """Read a log.
 
     Raises:
-        ValueError: it is of another version, or a line is not as tgentools needs it.
+        ValueError: it has another version, or tgentools can't read a line.
     """
     found = Parsed()
     for line in log.read_text(encoding="utf-8").splitlines():
@@ -57,7 +57,7 @@ def parsed(log: Path) -> Parsed:
 
 
 def _add_stream(found: Parsed, parts: Mapping[str, Fields]) -> None:
-    """Times count from the command; what a time below zero would be of was not reached."""
+    """Add a stream's times, counted from the command; a negative time means not reached."""
     sizes, times = parts["bytes"], parts["times"]
     int(sizes["payload-bytes-send"])
     command_us = int(times["usecs-to-command"])

@@ -1,6 +1,6 @@
-"""The bundled generator's times over loopback, as exact as its clocks.
+"""Tests of the bundled generator's times over loopback, as exact as its clocks.
 
-Busy hosts make any such bound wrong, so `test_tgen_times` runs this file in virtual time.
+A busy host would break any such bound, so `test_tgen_times` runs this file in virtual time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from test_tgen import (
+from tgen_over_loopback import (
     LOOPBACK,
     RESPONSE,
     ends,
@@ -28,13 +28,13 @@ from test_tgen import (
     write_graph,
 )
 
-from testbed.traffic.models import write_client
-from testbed.traffic.tgen.payload import PayloadDigest
-from testbed.traffic.tgen_log import read_heartbeats, read_transfers
+from testbed.inside.traffic.models import write_client
+from testbed.inside.traffic.tgen.payload import PayloadDigest
+from testbed.inside.traffic.tgen_log import read_heartbeats, read_transfers
 
 EXACT_S = 0.001
 DELAYED_ACKNOWLEDGEMENT_S = 0.04
-TICK_S = 0.01  # of the coarse clock, by which a connection's latest progress is known
+TICK_S = 0.01  # of the coarse clock, which times a connection's last progress
 
 
 def test_bulk_repeats_at_once(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_bulk_repeats_at_once(tmp_path: Path) -> None:
     assert len(transfers) >= 10
     assert {transfer.bytes_received for transfer in transfers} == {5_000_000}
     for before, after in pairwise(transfers):
-        # Nagle's algorithm may hold checksum and footer back; they then come together.
+        # Nagle's algorithm may hold back checksum and footer; they then arrive together.
         last_byte_s, checksum_s = before.last_byte_s, before.step_s["checksum-recv"]
         assert last_byte_s is not None and checksum_s is not None
         assert 0 <= checksum_s - last_byte_s < DELAYED_ACKNOWLEDGEMENT_S + EXACT_S
@@ -103,8 +103,8 @@ def test_stallout_and_timeout(tmp_path: Path, stallout: str, timeout: str, error
     assert (transfer.ok, transfer.error, transfer.bytes_received) == (False, error, 1000)
 
 
-def test_a_slow_stream_is_no_stalled_one(tmp_path: Path) -> None:
-    """Less than one wake-up's worth arrives in each stall-out, yet it is progress."""
+def test_a_slow_stream_is_not_stalled(tmp_path: Path) -> None:
+    """Less than one wake-up's worth arrives within each stall-out, but that is progress."""
     with socket.create_server((LOOPBACK, 0)) as listener:
 
         def serve() -> None:
@@ -131,7 +131,7 @@ def test_a_slow_stream_is_no_stalled_one(tmp_path: Path) -> None:
 
 
 def test_pauses_of_a_list_and_a_barrier(tmp_path: Path) -> None:
-    """Two streams in parallel meet at the barrier, then comes a pause of one of two times."""
+    """Two parallel streams meet at the barrier; then follows a pause of one of two lengths."""
     port = free_port()
     nodes = {
         "start": {"peers": f"{LOOPBACK}:{port}"},

@@ -1,4 +1,4 @@
-"""Waiting for what other processes do, and for their end."""
+"""For tests: waiting for other processes."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ PATIENCE_S = 300.0
 
 
 def wait_for(seen: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Until it is seen, or the test fails."""
+    """Wait until `seen` returns true; fail after the timeout."""
     end_s = time.monotonic() + timeout_s
     while not seen():
         assert time.monotonic() < end_s, f"not within {timeout_s:g} s: {what}"
@@ -19,7 +19,7 @@ def wait_for(seen: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S)
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether a process is there and no zombie, which a container's first process may leave."""
+    """Whether a process exists and is no zombie, which a container's first process may leave."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -34,7 +34,7 @@ def ends_within_its_time(processes: list[psutil.Process]) -> None:
 
 
 def is_running(number: int) -> bool:
-    """Whether the process of that number lives."""
+    """Whether the process with that number exists."""
     try:
         return lives(psutil.Process(number))
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""The networks that scenarios run in: one file, one class, whose `build()` reads like the figure.
+"""The networks that scenarios run in: each file has one class, whose `build()` reads like a figure.
 
-What all topologies share is in `testbed.topology`; rates, delays and losses are the scenarios'.
+Their base class is in `testbed.asked.topology`. Scenarios set rates, delays and losses.
 """

@@ -1,4 +1,4 @@
-"""The paper's network of eight clients; only nodes and links, no rates and no delays.
+"""The paper's network of eight clients: nodes and links, without rates and delays.
 
 client1, client2 ── guard1 ─┐
 client3, client4 ── guard2 ─┤
@@ -6,17 +6,17 @@ client3, client4 ── guard2 ─┤
 client5, client6 ── guard3 ─┤
 client7, client8 ── guard4 ─┘
 
-A scenario's [parameters] may say another number of clients, two of them for each guard too.
+A scenario's [parameters] may set another number of clients, also with two for each guard.
 """
 
-from testbed.errors import InputError
-from testbed.topology import TorTopo
+from testbed.asked.topology import TorTopo
+from testbed.basics.errors import InputError
 
 MOST_CLIENTS = 100
 
 
 class EightClients(TorTopo):
-    """Eight clients, two for each of four guards; one middle and one exit carry all circuits."""
+    """Eight clients, two at each of four guards; one middle and one exit carry all circuits."""
 
     shared_link = ("middle1", "exit1")
 

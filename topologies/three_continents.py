@@ -1,21 +1,21 @@
-"""The network of Liu and Lin's MCTor; only nodes and links, no rates and no delays.
+"""The network of Liu and Lin's MCTor: nodes and links, without rates and delays.
 
 client1 ── guard1 ── middle1 ── exit1 ── server1
            Newark    London     Singapore
 
-A second user, as a scenario's [parameters] may say, has the same path.
+A scenario's [parameters] may add clients, which have the same path.
 """
 
 from itertools import pairwise
 
-from testbed.errors import InputError
-from testbed.topology import TorTopo
+from testbed.asked.topology import TorTopo
+from testbed.basics.errors import InputError
 
 MOST_CLIENTS = 16
 
 
 class ThreeContinents(TorTopo):
-    """One path of relays in three continents, and one user of it or several."""
+    """One path of relays in three continents, with one or several clients."""
 
     shared_link = ("middle1", "exit1")
 

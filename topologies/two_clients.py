@@ -1,15 +1,15 @@
-"""The paper's network of two clients; only nodes and links, no rates and no delays.
+"""The paper's network of two clients: nodes and links, without rates and delays.
 
 client1 ── guard1 ─┐
                    ├─ middle1 ── exit1 ── server1
 client2 ── guard2 ─┘
 """
 
-from testbed.topology import TorTopo
+from testbed.asked.topology import TorTopo
 
 
 class TwoClients(TorTopo):
-    """Two clients, each with a guard of its own; one middle and one exit carry both circuits."""
+    """Two clients, each with its own guard; one middle and one exit carry both circuits."""
 
     shared_link = ("middle1", "exit1")
 

@@ -1,18 +1,18 @@
-"""Two clients with two ways to the exit, for linked circuits; only nodes and links, no rates.
+"""Two clients with two ways to the exit, for linked circuits: nodes and links, without rates.
 
 client1 ─┬─ guard1 ── middle1 ─┐
          │                     ├─ exit1 ── server1
 client2 ─┴─ guard2 ── middle2 ─┘
 
-Each client has a link to each guard. The guards have no link to the other way's middle, so that the
-two legs of a linked set (conflux) can't but share nothing on their ways to the exit.
+Each client has a link to each guard. A guard has no link to the other way's middle, so the two legs
+of a linked set (conflux) share nothing on their ways to the exit.
 """
 
-from testbed.topology import TorTopo
+from testbed.asked.topology import TorTopo
 
 
 class TwoPaths(TorTopo):
-    """Two clients that both reach the exit by two ways; a single circuit takes the first."""
+    """Two clients that both reach the exit in two ways; a single circuit takes the first."""
 
     shared_link = ("middle1", "exit1")
 
@@ -35,5 +35,5 @@ class TwoPaths(TorTopo):
         self.add_management()
 
     def paths(self) -> dict[str, tuple[str, str, str]]:
-        """The first way, for every client; the legs of a linked set take one way each."""
+        """Return the first way for every client; the legs of a linked set take one way each."""
         return dict.fromkeys(self.nodes_with("client"), ("guard1", "middle1", "exit1"))

@@ -1,9 +1,9 @@
-"""Variants against the first one: a row a variant, a panel a metric, a dot and an interval in it.
+"""Variants against the first one: a row for each, in a panel for each metric, with intervals.
 
-What the differences are is computed in comparison; how they are told in words, in tables.
+The differences are computed in `analysis.comparison`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import fill
 
 from matplotlib.axes import Axes
@@ -12,33 +12,48 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis import style
-from analysis.comparison import Compared, headlines
-from analysis.figures.drawing import Drawing
+from analysis.comparison import Compared, compare_groups, headlines
+from analysis.figures import Part
+from analysis.page import slug
+from analysis.plot import Plot
+from analysis.runs import Groups
 from analysis.statistics import Change, Verdict
 from analysis.wording import percent
 
+PART = Part.TRAFFIC
+ORDER = 10
+
 CAPTION = (
-    "How each variant differs from {first} (the grey line), with confidence intervals; all those of"
-    " a panel hold together with 95 % confidence. Hollow: the runs don't decide whether there is a"
-    " difference. Axes show ratios: half and twice are equally far from the grey line."
+    "How each variant differs from {first} (the grey line), with the intervals of the whole"
+    " comparison, which hold together with 95 % confidence. Hollow: the runs don't decide"
+    " whether there is a difference. Axes show ratios: half and twice are equally"
+    " far from the grey line."
 )
 
 _ROW_INCHES, _LETTER_INCHES = 0.22, 0.062
 _TITLE_LETTERS = 16
 _WIDE = 4.0
-"""An interval to more than that many times a panel's largest difference goes beyond its edge."""
+"""The factor beyond a panel's largest difference at which longer intervals are cut off."""
 _TICKS = (1, 1.5, 2, 3, 5, 7)
+
+
+def plots(groups: Groups, looks: style.Looks) -> Iterator[Plot]:
+    """The plot of all variants against the first, if there are several others."""
+    if len(groups) > 2:
+        title, compared = compare_groups(groups)
+        if plot := differences(title, f"differences-{slug(title)}", compared, looks):
+            yield plot
 
 
 def differences(
     title: str, name: str, compared: Sequence[Compared], looks: style.Looks | None = None
-) -> Drawing | None:
-    """A figure of all variants but the first; None if nothing can be compared.
+) -> Plot | None:
+    """The plot of all variants but the first; None if nothing can be compared.
 
     Args:
-        title: what the runs are of.
-        name: of its files.
-        looks: those of the report's other figures, if it is for one.
+        title: the scenario, traffic model and duration of the runs.
+        name: the name of its files.
+        looks: the looks of the report's other figures, if there are any.
     """
     by_metric = headlines(compared)
     if not by_metric:
@@ -51,11 +66,11 @@ def differences(
     panels = places.subplots(sharey=True, squeeze=False)[0]
     for panel, (metric, by_variant) in zip(panels, by_metric.items(), strict=True):
         changes = {other: by_variant[other].change for other in others}
-        _draw(panel, list(changes.values()), [looks[other]["color"] for other in others])
+        _plot_changes(panel, list(changes.values()), [looks[other]["color"] for other in others])
         panel.set_title(fill(metric.name, _TITLE_LETTERS))
     panels[0].set_yticks(range(len(others)), others)
     panels[0].invert_yaxis()
-    return Drawing(
+    return Plot(
         name=name,
         title=f"{title}: all variants against {first}",
         caption=CAPTION.format(first=first),
@@ -63,8 +78,8 @@ def differences(
     )
 
 
-def _draw(panel: Axes, changes: Sequence[Change | None], colours: Sequence[str]) -> None:
-    """One panel: ratios on a logarithmic axis that shows every difference itself."""
+def _plot_changes(panel: Axes, changes: Sequence[Change | None], colours: Sequence[str]) -> None:
+    """Plot one panel: ratios on a logarithmic axis that contains every difference."""
     panel.set_xscale("log")
     panel.axvline(1, color=style.BESIDE, linewidth=style.LINE_WIDTH_POINTS)
     ratios = [1 + one.share for one in changes if one]
@@ -92,7 +107,7 @@ def _draw(panel: Axes, changes: Sequence[Change | None], colours: Sequence[str])
 
 
 def _number(panel: Axes, span: float) -> None:
-    """Differences in percent at few places: at round factors if there are any, else evenly."""
+    """Number a few differences in percent: round factors on a long axis, else even steps."""
     locator = LogLocator(subs=_TICKS, numticks=5) if span > 2 else MaxNLocator(3)
     panel.xaxis.set_major_locator(locator)
     panel.xaxis.set_minor_locator(NullLocator())
@@ -102,7 +117,7 @@ def _number(panel: Axes, span: float) -> None:
 
 
 def _make_room(figure: Figure, places: GridSpec, longest: int) -> None:
-    """For the variants' names left of the first panel, titles of two lines and slanted numbers."""
+    """Make room for the variants' names on the left, titles of two lines and slanted numbers."""
     width, height = figure.get_size_inches()
     left = max(0.0, _LETTER_INCHES * longest + 0.15 - style.LEFT_INCHES)
     top, bottom = 0.12, 0.1

@@ -1,8 +1,7 @@
-"""How times are distributed, by variant. Means are the tables'.
+"""Distributions of times, by variant.
 
-By measure and by model they have the form of figures 13 and 14 of *Examining the Hydra*.
-
-The axis of shares is tail-logarithmic, since what users notice is how long the slowest take.
+The plots by measure and by model look like figures 13 and 14 of *Examining the Hydra*. The axis of
+shares is tail-logarithmic, as users notice how long the slowest transfers take.
 """
 
 import math
@@ -15,20 +14,23 @@ import polars
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis import metrics, style
-from analysis.figures.drawing import Drawing
+from analysis import run_values, style
+from analysis.figures import Part
 from analysis.order import SCENARIO_ORDER, TRAFFIC_ORDER
-from analysis.runs import Group
+from analysis.plot import Plot
+from analysis.runs import Group, Groups
 from analysis.whole_networks import is_drawn, of_class
 from testbed.results import Run
 
-Groups = Mapping[Group, Sequence[Run]]
+PART = Part.SECTION
+HEADING = "Distributions"
+ORDER = 20
 
-TWO_CLIENTS = "two_clients"
-"""The topology whose scenarios are told apart by traffic model too, as in figure 14."""
+TWO_CLIENTS_TOPOLOGY = "two_clients"
+"""The topology whose scenarios are plotted by traffic model, as in figure 14."""
 
 MOST_STEPS = 300
-"""How many steps of a distribution are drawn at most; a panel is some 200 dots high."""
+"""The most steps of a distribution that are plotted; a panel is some 200 dots high."""
 
 HOW_TO_READ = (
     "The share of all runs' transfers, circuits or probes that took at most the time on the x axis."
@@ -41,13 +43,13 @@ _PANEL_INCHES = 1.3
 
 @dataclass(frozen=True)
 class Measure:
-    """A kind of time whose distribution is drawn.
+    """A kind of time whose distribution is plotted.
 
     Attributes:
-        name: as a reader sees it.
-        unit: of the times.
-        things: what took these times.
-        of: the times of one run.
+        name: the name for readers.
+        unit: the unit of the times.
+        things: what took the times, such as transfers.
+        of: reads the times of one run.
     """
 
     name: str
@@ -58,11 +60,15 @@ class Measure:
 
 TIME_TO_LAST_BYTE = Measure(
     *("time to last byte", "s", "transfers"),
-    lambda run: metrics.transfers(run)["time_to_last_byte_s"].drop_nulls(),
+    lambda run: run_values.transfers(run)["time_to_last_byte_s"].drop_nulls(),
 )
-BUILD_TIME = Measure("circuit build time", "ms", "circuits", metrics.build_times_ms)
-STREAM_ROUND_TRIP = Measure("stream round trip", "ms", "transfers", metrics.stream_round_trips_ms)
-CIRCUIT_ROUND_TRIP = Measure("circuit round trip", "ms", "probes", metrics.circuit_round_trips_ms)
+BUILD_TIME = Measure("circuit build time", "ms", "circuits", run_values.build_times_ms)
+STREAM_ROUND_TRIP = Measure(
+    "stream round trip", "ms", "transfers", run_values.stream_round_trips_ms
+)
+CIRCUIT_ROUND_TRIP = Measure(
+    "circuit round trip", "ms", "probes", run_values.circuit_round_trips_ms
+)
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,8 @@ class CumulativeDistribution:
 
     Attributes:
         values: in ascending order.
-        shares: of all values, how many are at most the value at the same place.
-        count: how many values there were before thinning.
+        shares: for each of these, the share of all values that are at most as large.
+        count: the number of values before thinning.
     """
 
     values: NDArray[np.float64]
@@ -81,9 +87,9 @@ class CumulativeDistribution:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "CumulativeDistribution":
-        """The distribution of at least one value, thinned to what can be seen.
+        """The distribution of at least one value, thinned to what a plot can show.
 
-        Kept are the first, the last, and ranks at even distances on a tail-logarithmic axis.
+        It keeps the first value, the last, and ranks at even distances on a tail-logarithmic axis.
         """
         ordered = np.sort(np.fromiter(values, dtype=np.float64))
         count = len(ordered)
@@ -93,7 +99,7 @@ class CumulativeDistribution:
 
 
 Curves = Mapping[str, CumulativeDistribution]
-"""By variant."""
+"""Curves by variant."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +107,8 @@ class PanelRow:
     """A row of panels.
 
     Attributes:
-        share_label, value_label: of the axes.
-        panels: each scenario's curves; none where there are no runs.
+        share_label, value_label: the labels of the axes.
+        panels: the curves of each scenario; empty without runs.
     """
 
     share_label: str
@@ -110,15 +116,15 @@ class PanelRow:
     panels: Sequence[Curves]
 
     def curves(self) -> list[CumulativeDistribution]:
-        """All curves of the row."""
+        """All curves of the row, over its panels."""
         return [curve for curves in self.panels for curve in curves.values()]
 
 
-def distributions(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
-    """Every figure of distributions that there are runs for.
+def plots(groups: Groups, looks: style.Looks) -> Iterator[Plot]:
+    """A set of plots for each kind of runs.
 
-    There is a set for each topology and duration, one for links in bundles, and one for each
-    scenario that runs were made of with other values than its own.
+    Kinds differ in topology, in duration, in whether links carry bundles, and in the scenario if
+    runs changed its values.
 
     Raises:
         TestbedError: a run's plan or a table can't be read.
@@ -126,11 +132,11 @@ def distributions(groups: Groups, looks: style.Looks) -> Iterator[Drawing]:
     for setting in dict.fromkeys(_setting(item) for item in groups.items()):
         topology, duration_s, in_bundles, changed = setting
         chosen = dict(item for item in groups.items() if _setting(item) == setting)
-        draw = _by_model if topology == TWO_CLIENTS else _by_measure
+        by_time = _by_model if topology == TWO_CLIENTS_TOPOLOGY else _by_measure
         bundles = "-bundles" if in_bundles else ""
         of_changed = f"-{changed}-changed" if changed else ""
         where = f"{topology}-{duration_s:g}s{bundles}{of_changed}"
-        yield from draw(chosen, looks, where)
+        yield from by_time(chosen, looks, where)
         if drawn := {group: runs for group, runs in chosen.items() if is_drawn(runs[0])}:
             yield from _by_class(drawn, looks, where)
 
@@ -142,8 +148,8 @@ def _setting(item: tuple[Group, Sequence[Run]]) -> tuple[str, float, bool, str]:
     return plan.topology, group.duration_s, group.in_bundles, changed
 
 
-def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawing]:
-    """Figure 13, one for each traffic model: a row a measure."""
+def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Plot]:
+    """Figure 13, once for each traffic model: a row for each measure."""
     for model in _in_order((group.traffic for group in groups), TRAFFIC_ORDER):
         names = (group.scenario for group in groups if group.traffic == model)
         scenarios = _in_order(names, SCENARIO_ORDER)
@@ -156,7 +162,7 @@ def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Draw
         ]
         if not rows:
             continue
-        yield Drawing(
+        yield Plot(
             name=f"distributions-{model}-{where}",
             title=f"Transfers, circuits and round trips by scenario, {model}",
             caption=f"{HOW_TO_READ} {_counts(rows)}",
@@ -164,8 +170,8 @@ def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Draw
         )
 
 
-def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawing]:
-    """Figure 14, one for each measure: a row a traffic model."""
+def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Plot]:
+    """Figure 14, once for each measure: a row for each traffic model."""
     scenarios = _in_order((group.scenario for group in groups), SCENARIO_ORDER)
     models = _in_order((group.traffic for group in groups), TRAFFIC_ORDER)
     for measure in _measures(groups):
@@ -174,9 +180,9 @@ def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
             for model in models
         ]
         if measure is BUILD_TIME:
-            # Circuits are built before there is traffic: one row for all models.
+            # Circuits are built before there is traffic, so one row stands for all models.
             rows = [_row(groups, measure, scenarios, models, f"share of {measure.things}")]
-        yield Drawing(
+        yield Plot(
             name=f"{measure.name.replace(' ', '-')}-{where}",
             title=f"{measure.name.capitalize()} of two clients by scenario and traffic model",
             caption=f"{HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
@@ -184,8 +190,8 @@ def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
         )
 
 
-def _by_class(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawing]:
-    """Of drawn networks, one for each measure: a row a class of clients."""
+def _by_class(groups: Groups, looks: style.Looks, where: str) -> Iterator[Plot]:
+    """Times in drawn networks, a plot for each measure: a row for each class of clients."""
     scenarios = _in_order((group.scenario for group in groups), SCENARIO_ORDER)
     models = {
         model
@@ -205,7 +211,7 @@ def _by_class(groups: Groups, looks: style.Looks, where: str) -> Iterator[Drawin
             )
             for model in _in_order(models, TRAFFIC_ORDER)
         ]
-        yield Drawing(
+        yield Plot(
             name=f"{name.replace(' ', '-')}-by-class-{where}",
             title=f"{name.capitalize()} by class of client",
             caption=f"{HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
@@ -223,7 +229,7 @@ def _of_class(groups: Groups, scenario: str, model: str, column: str) -> Curves:
 
 
 def _measures(groups: Groups) -> tuple[Measure, ...]:
-    """The third is the stream's round trip; the circuit's where no run has that."""
+    """The measures of figures 13 and 14; the third needs runs that recorded it."""
     recorded = any(len(STREAM_ROUND_TRIP.of(run)) for runs in groups.values() for run in runs)
     return TIME_TO_LAST_BYTE, BUILD_TIME, STREAM_ROUND_TRIP if recorded else CIRCUIT_ROUND_TRIP
 
@@ -236,7 +242,7 @@ def _row(
 
 
 def _curves(groups: Groups, measure: Measure, scenario: str, models: Sequence[str]) -> Curves:
-    """The times of all runs put together, by variant; a variant without a time has no curve."""
+    """The times of all runs together, by variant; a variant without times has no curve."""
     values: dict[str, list[float]] = defaultdict(list)
     for group, runs in groups.items():
         if group.scenario == scenario and group.traffic in models:
@@ -245,7 +251,7 @@ def _curves(groups: Groups, measure: Measure, scenario: str, models: Sequence[st
 
 
 def _in_order(names: Iterable[str], first: Sequence[str]) -> list[str]:
-    """The names without repetitions, those of `first` in its order, the others after them."""
+    """The names without repetitions: those in `first` in its order, then the others by name."""
     found = set(names)
     return [*(name for name in first if name in found), *sorted(found.difference(first))]
 
@@ -258,10 +264,14 @@ def _counts(rows: Sequence[PanelRow]) -> str:
 def _figure(
     rows: Sequence[PanelRow], scenarios: Sequence[str], looks: style.Looks, *, own_axes: bool
 ) -> Figure:
-    """The panels, a column a scenario; with `own_axes`, broken x axes instead of a row's shared."""
+    """The panels, a column for each scenario.
+
+    Args:
+        own_axes: give each panel its own x axis, which may be broken; otherwise a row shares one.
+    """
     row_gap_inches = 0.3 if own_axes else 0.45
-    drawn = {name for row in rows for curves in row.panels for name in curves}
-    named = {name: look for name, look in looks.items() if name in drawn}
+    plotted = {name for row in rows for curves in row.panels for name in curves}
+    named = {name: look for name, look in looks.items() if name in plotted}
     titles = [style.wrapped(scenario) for scenario in scenarios]
     figure, places = style.grid(
         len(rows),
@@ -276,7 +286,7 @@ def _figure(
             seen = curves.values() if own_axes else row.curves()
             values = sorted(float(value) for curve in seen for value in curve.values) or [0.0]
             panel = style.panel(figure, places[row_number, column], values, broken=own_axes)
-            _draw(panel, curves, looks)
+            _plot_curves(panel, curves, looks)
             for part in panel.parts:
                 style.scale_tail(part, max((curve.count for curve in row.curves()), default=1))
             if row_number == 0:
@@ -291,7 +301,7 @@ def _figure(
     return figure
 
 
-def _draw(panel: style.Panel, curves: Curves, looks: style.Looks) -> None:
+def _plot_curves(panel: style.Panel, curves: Curves, looks: style.Looks) -> None:
     if not curves:
         panel.frame.text(0.5, 0.5, "no runs", transform=panel.frame.transAxes, ha="center")
     for part in panel.parts:

@@ -1,10 +1,10 @@
-"""A drawn network as a map: which countries have clients, relays and servers, and how many.
+"""A map of a drawn network: how many clients, relays and servers each country has.
 
-Areas are counts or weights. Links aren't drawn: there is one between any two sites.
+Areas are counts or weights. Links aren't shown, as there is one between any two sites.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import cos, radians
 
 import numpy as np
@@ -13,9 +13,14 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from analysis import style
-from analysis.figures.drawing import Drawing
-from testbed.network.model import Node
-from testbed.network.places import LAND_GRID_DEG, Country, Places
+from analysis.figures import Part
+from analysis.plot import Plot
+from analysis.runs import Groups
+from testbed.network.places import LAND_GRID_DEG, Country, Places, read_places
+from testbed.plan.network import Node
+
+PART = Part.SCENARIO
+ORDER = 20
 
 CAPTION = (
     "A circle is a country, at its largest city. Areas: clients (blue rings), consensus weight of"
@@ -25,23 +30,30 @@ CAPTION = (
 
 _WORLD = ((-130.0, 180.0), (-50.0, 72.0))
 _EUROPE = ((-14.0, 46.0), (35.0, 62.5))
-"""Longitudes and latitudes."""
+"""Ranges of longitude and latitude."""
 
 _WIDTH_INCHES = 7.2
 _LARGEST_POINTS = 1800.0
-"""The area of a country that had all of something, in square points."""
+"""The area of a country that has all nodes of a kind, in square points."""
 
 _LAND, _NAMES = "#D2D2D2", "#333333"
 _CLIENTS, _RELAYS, _SERVERS = style.COLOURS[1], style.COLOURS[0], style.COLOURS[2]
 _NAMED_SHARE = 0.01
-"""Of all nodes a country must have for its name to stand in the world's map. Those in Europe are
-named below."""
+"""The share of all nodes that a country needs to be named on the map of the world; the map of
+Europe names every country."""
 
 
-def network_map(scenario: str, seed: int, nodes: Sequence[Node], places: Places) -> Drawing:
-    """The map of the network that a seed has drawn for a scenario.
+def plots(groups: Groups, _looks: style.Looks) -> Iterator[Plot]:
+    """The map of the network that the lowest seed drew."""
+    plan = min((runs[0].plan for runs in groups.values()), key=lambda plan: plan.seed)
+    if plan.of_kind("router"):
+        yield network_map(plan.unchanged_scenario, plan.seed, plan.nodes, read_places())
 
-    Nodes in countries that these places don't have are left out.
+
+def network_map(scenario: str, seed: int, nodes: Sequence[Node], places: Places) -> Plot:
+    """The map of the network that a seed draws for a scenario.
+
+    Nodes in countries that are missing in these places are left out.
     """
     hosts = [node for node in nodes if node.kind != "router" and node.country in places.countries]
     heights = [_WIDTH_INCHES * _height(*span) for span in (_WORLD, _EUROPE)]
@@ -49,8 +61,8 @@ def network_map(scenario: str, seed: int, nodes: Sequence[Node], places: Places)
     figure = Figure(figsize=(_WIDTH_INCHES, total), dpi=style.DOTS_PER_INCH)
     world = _panel(figure, 1 - (heights[0] + 0.3) / total, heights[0] / total)
     europe = _panel(figure, 0, heights[1] / total)
-    _draw(world, hosts, places, _WORLD, scale=1.0)
-    _draw(europe, hosts, places, _EUROPE, scale=2.5)
+    _plot_nodes(world, hosts, places, _WORLD, scale=1.0)
+    _plot_nodes(europe, hosts, places, _EUROPE, scale=2.5)
     counts = Counter(node.country or "" for node in hosts)
     for code, count in counts.items():
         country = places.countries[code]
@@ -60,7 +72,7 @@ def network_map(scenario: str, seed: int, nodes: Sequence[Node], places: Places)
             _name(world, country)
     title = f"{scenario}, seed {seed}"
     _explain(figure, title)
-    return Drawing(
+    return Plot(
         name=f"map-{scenario}-seed-{seed}",
         title=title,
         caption=CAPTION,
@@ -68,11 +80,11 @@ def network_map(scenario: str, seed: int, nodes: Sequence[Node], places: Places)
     )
 
 
-Span = tuple[float, float]
+Extent = tuple[float, float]
 
 
-def _height(longitudes: Span, latitudes: Span) -> float:
-    """Of a panel as wide as 1: as in its middle, east is as long as north."""
+def _height(longitudes: Extent, latitudes: Extent) -> float:
+    """The height of a panel of width 1 that is true to scale at its middle latitude."""
     middle = radians(sum(latitudes) / 2)
     return (latitudes[1] - latitudes[0]) / ((longitudes[1] - longitudes[0]) * cos(middle))
 
@@ -82,18 +94,18 @@ def _panel(figure: Figure, bottom: float, height: float) -> Axes:
     return figure.add_axes(place, frameon=False, xticks=[], yticks=[])
 
 
-def _draw(
+def _plot_nodes(
     panel: Axes,
     hosts: Sequence[Node],
     places: Places,
-    span: tuple[Span, Span],
+    span: tuple[Extent, Extent],
     *,
     scale: float,
 ) -> None:
     panel.set_xlim(*span[0])
     panel.set_ylim(*span[1])
     panel.grid(False)
-    _draw_land(panel, places)
+    _plot_land(panel, places)
     for kind, looks in (
         ("relay", {"color": _RELAYS, "linewidths": 0, "alpha": 0.85}),
         ("client", {"facecolors": "none", "edgecolors": _CLIENTS, "linewidths": 1.0}),
@@ -118,8 +130,8 @@ def _name(panel: Axes, country: Country) -> None:
     )
 
 
-def _draw_land(panel: Axes, places: Places) -> None:
-    """As an image with a pixel for each point of the grid: a tenth of the bytes of markers."""
+def _plot_land(panel: Axes, places: Places) -> None:
+    """Plot land as an image with a pixel for each grid point: a tenth of the bytes of markers."""
     per_degree = round(1 / LAND_GRID_DEG)
     land = np.zeros((180 * per_degree + 1, 360 * per_degree + 1))
     for latitude, longitude in places.land:
@@ -145,7 +157,7 @@ def _scatter(
 
 
 def _shares(hosts: Sequence[Node], kind: str) -> dict[str, float]:
-    """Each country's share of the hosts of a kind; of relays, of their weight."""
+    """Each country's share of the hosts of a kind, or of the relays' weight."""
     found: Counter[str] = Counter()
     for node in hosts:
         if node.kind == kind:
@@ -153,7 +165,7 @@ def _shares(hosts: Sequence[Node], kind: str) -> dict[str, float]:
     return {code: value / found.total() for code, value in found.items()}
 
 
-def _within(country: Country, span: tuple[Span, Span]) -> bool:
+def _within(country: Country, span: tuple[Extent, Extent]) -> bool:
     (west, east), (south, north) = span
     return west < country.longitude_deg < east and south < country.latitude_deg < north
 

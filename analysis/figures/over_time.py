@@ -1,6 +1,6 @@
-"""What happened in a run from second to second: why one variant wins. How often is not shown here.
+"""The course of a run from second to second, which shows why one variant wins.
 
-One run stands for its group: the one whose mean time to last byte is the median of the group's.
+One run stands for its group: that with the median of the mean times to last byte.
 """
 
 import math
@@ -13,29 +13,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis import metrics, style, whole_networks
-from analysis.figures.drawing import Drawing
-from analysis.runs import Group
+from analysis import style, whole_networks
+from analysis.figures import Part
+from analysis.metrics.transfers import TIME_TO_LAST_BYTE
+from analysis.plot import Plot
+from analysis.runs import Groups
+from testbed.inside.traffic.models import uploads
 from testbed.results import Run
-from testbed.traffic.models import uploads
+
+PART = Part.TRAFFIC
+ORDER = 20
 
 Numbers = NDArray[np.float64]
 
 CAPTION = (
-    "One run of each variant: that with the median of its runs' mean times to last byte."
-    " Delivered: to each client under test, by the second, or handed to its Tor if it uploads;"
-    " to others: to each client that runs another model. Congestion window, round trip and segments"
-    " sent again: of each connection on the shared link, at the end that sends the transfers, by"
-    " its kernel, every 0.5 s; in a drawn network, at both ends of the connections between the"
-    " relays that its scenario watches. Tor's queue: of each circuit in front of that link; how"
-    " long the cells that left it in a second had waited, and by Little's law how many waited."
-    " Competing: what arrived of each stream beside the circuits. Active circuits, active links"
-    " and shared links: of a drawn network; each direction by itself, in grey both together."
-    " Where there are more than four lines, the thick one is their mean."
+    "One run of each variant: the one with the median of its runs' mean times to last byte."
+    " Delivered: what each client under test received in a second, or handed to its Tor if it"
+    " uploads; to others: the same for each client that runs another model. Congestion window,"
+    " round trip and segments sent again: for each connection on the shared link, from the kernel"
+    " of the end that sends the transfers, every 0.5 s; in a drawn network, from both ends of the"
+    " connections between the relays that its scenario watches. Tor's queue: for each circuit in"
+    " front of that link, how long the cells that left it in a second had waited and, by Little's"
+    " law, how many waited. Processor: of each node that has one that takes time. Competing: what"
+    " arrived of each stream beside the circuits. Active"
+    " circuits, active links and shared links: only in a drawn network; each direction by itself,"
+    " and both together in grey. With more than four lines, the thick one is their mean."
 )
 
 MOST_CLEAR_LINES = 4
-"""Where there are more, their mean is drawn over them."""
+"""The most lines without their mean plotted over them."""
 
 _CONNECTION = ("port", "peer_port")
 _ENDS = ("node", "peer")
@@ -46,13 +52,13 @@ _CROWDED_OPACITY = 0.3
 
 @dataclass(frozen=True)
 class Line:
-    """Something that changes while a run measures.
+    """A quantity of one client, connection or circuit while a run measures.
 
     Attributes:
-        name: whose it is: a client, a connection, a circuit.
-        under_test: whether it belongs to what is tested, not to what runs beside it.
-        times_s: since measuring began, ascending.
-        values: at these times; NaN where there is none.
+        name: the client, connection or circuit.
+        under_test: whether it belongs to the test and not to other traffic beside it.
+        times_s: times since measuring began, ascending.
+        values: the values at these times; NaN where there is none.
     """
 
     name: str
@@ -66,8 +72,8 @@ class Quantity:
     """A row of the figure.
 
     Attributes:
-        label: of its axis, with the unit.
-        lines: of a run; none if the run has nothing of the kind.
+        label: its axis's label, with the unit.
+        lines: reads a run's lines; a run may have none.
     """
 
     label: str
@@ -75,76 +81,83 @@ class Quantity:
 
 
 Rows = Mapping[str, Mapping[str, Sequence[Line]]]
-"""By the quantity's label, by variant."""
+"""Lines by the quantity's label and by variant."""
 
 
 def delivered_mb_per_s(run: Run) -> list[Line]:
-    """What each client under test received, or sent, in the second before, 1 MB = 10^6 bytes."""
+    """MB (10^6 bytes) that each client under test received, or sent, in the second before."""
     return [line for line in _delivered_mb_per_s(run) if line.under_test]
 
 
 def delivered_beside_mb_per_s(run: Run) -> list[Line]:
-    """The same of the clients that run another model: their rate is of another size."""
+    """MB that each other client received or sent; their rates are of another magnitude."""
     return [line for line in _delivered_mb_per_s(run) if not line.under_test]
 
 
 def congestion_window_segments(run: Run) -> list[Line]:
-    """The congestion window of each connection that is watched."""
+    """The congestion window of each watched connection."""
     return _of_connections(run, polars.col("cwnd_segments"))
 
 
 def kernel_round_trip_ms(run: Run) -> list[Line]:
-    """The smoothed round trip of each connection that is watched."""
+    """The smoothed round trip of each watched connection."""
     return _of_connections(run, polars.col("rtt_ms"))
 
 
 def retransmitted_segments(run: Run) -> list[Line]:
-    """What each connection that is watched has sent again since it was seen first."""
+    """Segments that each watched connection has retransmitted since its first sample."""
     total = polars.col("retransmitted_segments")
     return _of_connections(run, total - total.first().over(*_ENDS, *_CONNECTION))
 
 
 def wait_in_tor_ms(run: Run) -> list[Line]:
-    """How long the cells that left a circuit's queue had waited there, on average."""
+    """The mean wait of the cells that left a circuit's queue."""
     left = polars.col("removed_cells")
     wait = polars.when(left > 0).then(polars.col("waited_ms") / left)
     return _lines(run, _before_shared_link(run).with_columns(value=wait), _QUEUE)
 
 
 def cells_in_tor(run: Run) -> list[Line]:
-    """How many cells waited in a circuit's queue, on average since its sample before.
+    """The mean number of cells in a circuit's queue since its previous sample.
 
-    Little's law: the rate at which they left times their mean wait, which is the sum of the waits
-    by the time (Little, A Proof for the Queuing Formula: L = λW; Operations Research 9(3), 1961).
+    By Little's law this is the rate at which they left times their mean wait, so the sum of the
+    waits divided by the time (Little, A Proof for the Queuing Formula: L = λW; Operations Research
+    9(3), 1961).
     """
-    # Tor tells of no second without cells, so that a sample can stand for several seconds.
+    # Tor reports no seconds without cells, so a sample can stand for several seconds.
     elapsed_s = polars.col("time_s").diff().over(_QUEUE).fill_null(1.0)
     waits_s = polars.col("waited_ms") / 1000
     cells = polars.when(elapsed_s > 0).then(waits_s / elapsed_s)
     return _lines(run, _before_shared_link(run).with_columns(value=cells), _QUEUE)
 
 
+def processor_busy_percent(run: Run) -> list[Line]:
+    """The share of each second in which each processor that takes time was busy."""
+    busy = 100 * polars.col("busy_s") / polars.col("lasted_s")
+    return _lines(run, run.processors.with_columns(value=busy), ["node"])
+
+
 def active_circuits(run: Run) -> list[Line]:
-    """On how many circuits of a drawn network cells crossed, by the second."""
+    """The number of a drawn network's circuits that cells crossed, by the second."""
     if not whole_networks.watches_all_relays(run):
         return []
     return _of_network(run, circuits=polars.col("circuits"))
 
 
 def active_links(run: Run) -> list[Line]:
-    """On how many links between relays there was an active circuit, of each way and of both."""
+    """The number of links between relays with an active circuit, directed and undirected."""
     return _of_network(run, undirected=polars.col("undirected_links"), directed=polars.col("links"))
 
 
 def shared_links_percent(run: Run) -> list[Line]:
-    """How many of the links between relays that were active had several circuits, likewise."""
+    """The share of active links that had several circuits, directed and undirected."""
     undirected = polars.col("undirected_shared") / polars.col("undirected_links")
     directed = polars.col("shared") / polars.col("links")
     return _of_network(run, undirected=100 * undirected, directed=100 * directed)
 
 
 def competing_mb_per_s(run: Run) -> list[Line]:
-    """What arrived of each competing stream since the sample before, 1 MB = 10^6 bytes."""
+    """The rate of each competing stream since the previous sample; 1 MB = 10^6 bytes."""
     streams = [
         (entry.receiver, port) for entry in run.plan.competing for port in entry.stream_ports
     ]
@@ -165,6 +178,7 @@ QUANTITIES = (
     Quantity("wait in\nTor's queue,\nms", wait_in_tor_ms),
     Quantity("waiting in\nTor's queue,\ncells", cells_in_tor),
     Quantity("competing,\nMB/s", competing_mb_per_s),
+    Quantity("processor\nbusy, %", processor_busy_percent),
     Quantity("active\ncircuits", active_circuits),
     Quantity("active\nlinks", active_links),
     Quantity("shared\nlinks, %", shared_links_percent),
@@ -172,7 +186,7 @@ QUANTITIES = (
 
 
 def _of_network(run: Run, **values: polars.Expr) -> list[Line]:
-    """A line of a drawn network's seconds for each value; undirected ones look as if beside."""
+    """A line over a drawn network's seconds for each value; the undirected one is grey."""
     if not whole_networks.is_drawn(run):
         return []
     seconds = whole_networks.links_by_second(run)
@@ -185,7 +199,7 @@ def _of_network(run: Run, **values: polars.Expr) -> list[Line]:
 
 
 def _delivered_mb_per_s(run: Run) -> list[Line]:
-    """Of clients that upload what they handed to their Tor, of the others what they received."""
+    """MB that clients received, or handed to their Tor if they upload."""
     uploading = [name for name, model in run.plan.traffic_by_client.items() if uploads(model)]
     sent = polars.col("client").is_in(uploading)
     moved = polars.when(sent).then("sent_bytes").otherwise("received_bytes")
@@ -194,9 +208,9 @@ def _delivered_mb_per_s(run: Run) -> list[Line]:
 
 
 def _of_connections(run: Run, value: polars.Expr) -> list[Line]:
-    """Of the shared link at the end that sends what the model under test transfers.
+    """A line for each connection of the shared link, at the end that sends the transfers.
 
-    Where there is none, of all pairs of relays that are watched, at both ends.
+    Without a shared link, these are all connections of watched pairs of relays, at both ends.
     """
     keys: tuple[str, ...] = (*_ENDS, *_CONNECTION)
     samples = run.sockets
@@ -220,10 +234,10 @@ def _lines(
     keys: Sequence[str],
     under_test: Collection[str] | None = None,
 ) -> list[Line]:
-    """A line for each different set of `keys`, of the column `value` while the run measured.
+    """A line for each distinct set of `keys`, with the column `value` while the run measured.
 
     Args:
-        under_test: the names that are; None: all.
+        under_test: the names under test; None for all.
     """
     since_s = polars.col("time_s") - run.measuring_start_s
     rows = table.select(*keys, "value", since_s=since_s).filter(
@@ -240,40 +254,31 @@ def _lines(
     ]
 
 
-def over_time(groups: Mapping[Group, Sequence[Run]], looks: style.Looks) -> Iterator[Drawing]:
-    """A figure for each scenario, traffic model and duration, with a column for each variant.
-
-    Raises:
-        TestbedError: a run's plan or a table can't be read.
-    """
-    for setting in dict.fromkeys((one.scenario, one.traffic, one.duration_s) for one in groups):
-        runs = {
-            group.variant: representative(runs)
-            for group, runs in groups.items()
-            if (group.scenario, group.traffic, group.duration_s) == setting
-        }
-        scenario, traffic, duration_s = setting
-        if rows := _rows(runs):
-            yield Drawing(
-                name=f"over-time-{scenario}-{traffic}-{duration_s:g}s",
-                title=f"{scenario}, {traffic}, from second to second",
-                caption=CAPTION,
-                figure=_figure(rows, runs, looks, duration_s),
-            )
+def plots(groups: Groups, looks: style.Looks) -> Iterator[Plot]:
+    """One plot, with a column for each variant."""
+    runs = {group.variant: representative(runs) for group, runs in groups.items()}
+    if rows := _rows(runs):
+        one = next(iter(groups))
+        yield Plot(
+            name=f"over-time-{one.scenario}-{one.traffic}-{one.duration_s:g}s",
+            title=f"{one.scenario}, {one.traffic}, from second to second",
+            caption=CAPTION,
+            figure=_figure(rows, runs, looks, one.duration_s),
+        )
 
 
 def representative(runs: Sequence[Run]) -> Run:
-    """The run whose mean time to last byte is the median; the lower one of an even number."""
+    """The run with the median of the mean times to last byte; of an even number, the lower one."""
 
     def time_s(run: Run) -> float:
-        value = metrics.TIME_TO_LAST_BYTE.of(run)
+        value = TIME_TO_LAST_BYTE.of(run)
         return math.inf if value is None else value
 
     return sorted(runs, key=time_s)[(len(runs) - 1) // 2]
 
 
 def _rows(runs: Mapping[str, Run]) -> Rows:
-    """The quantities that any of the runs has."""
+    """The quantities that at least one run has."""
     rows = {
         quantity.label: {variant: quantity.lines(run) for variant, run in runs.items()}
         for quantity in QUANTITIES
@@ -282,12 +287,12 @@ def _rows(runs: Mapping[str, Run]) -> Rows:
 
 
 def _figure(rows: Rows, runs: Mapping[str, Run], looks: style.Looks, duration_s: float) -> Figure:
-    """A column a run, a row a quantity with the same axes for all runs."""
+    """The panels: a column for each run, and a row with shared axes for each quantity."""
     figure, places = style.grid(len(rows), len(runs), panel_inches=_PANEL_INCHES)
     panels = places.subplots(sharex=True, sharey="row", squeeze=False)
     for row, (label, by_variant) in zip(panels, rows.items(), strict=True):
         for panel, (variant, lines) in zip(row, by_variant.items(), strict=True):
-            _draw(panel, lines, looks[variant]["color"])
+            _plot_lines(panel, lines, looks[variant]["color"])
         row[0].set_ylabel(label)
         style.scale_from_zero(row)
     for panel, (variant, run) in zip(panels[0], runs.items(), strict=True):
@@ -298,13 +303,13 @@ def _figure(rows: Rows, runs: Mapping[str, Run], looks: style.Looks, duration_s:
     return figure
 
 
-def _draw(panel: Axes, lines: Sequence[Line], colour: str) -> None:
+def _plot_lines(panel: Axes, lines: Sequence[Line], colour: str) -> None:
     crowded = len(lines) > MOST_CLEAR_LINES
     opacity, width = (_CROWDED_OPACITY if crowded else 1), style.THIN_LINE_WIDTH_POINTS
-    drawn = [(line, opacity, width) for line in lines]
+    curves = [(line, opacity, width) for line in lines]
     if crowded:
-        drawn.append((mean(lines), 1, style.LINE_WIDTH_POINTS))
-    for line, alpha, width in drawn:
+        curves.append((mean(lines), 1, style.LINE_WIDTH_POINTS))
+    for line, alpha, width in curves:
         panel.plot(
             line.times_s,
             line.values,
@@ -316,9 +321,10 @@ def _draw(panel: Axes, lines: Sequence[Line], colour: str) -> None:
 
 
 def mean(lines: Sequence[Line]) -> Line:
-    """The mean of all lines' values around each full second at which there are any.
+    """The mean of all lines' values around each full second that has any.
 
-    Around it and not between two: what is told once a second comes now before it and now after it.
+    It is around a full second, not between two, as reports once a second come some milliseconds
+    before or after it.
     """
     rows = polars.DataFrame(
         {

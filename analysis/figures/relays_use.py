@@ -1,24 +1,33 @@
-"""How much of its rate each relay of a drawn network used, by its class.
+"""The share of its rate, and of its processor's time, that each relay of a drawn network used.
 
-How the figures are made is `analysis.whole_networks`'s.
+`analysis.whole_networks` computes it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import polars
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from analysis import style
-from analysis.figures.drawing import Drawing
-from analysis.runs import Group
-from analysis.whole_networks import is_drawn, relays_use
-from testbed.network.model import RELAY_CLASSES
+from analysis.figures import Part
+from analysis.plot import Plot
+from analysis.runs import Groups
+from analysis.whole_networks import is_drawn, processors_use, relays_use
+from testbed.plan.network import RELAY_CLASSES
 from testbed.results import Run
 
+PART = Part.TRAFFIC
+ORDER = 30
+
+_ALL = " The relays of all runs, each a network of its own. Both: guard and exit."
 CAPTION = (
     "A point is a relay of a run: what it sent on average, as a share of its own rate, from"
-    " measuring's begin until the last transfer of that time had ended. The relays of all runs,"
-    " each a network of its own. Both: guard and exit."
+    f" measuring's begin until the last transfer of that time had ended.{_ALL}"
+)
+CAPTION_OF_PROCESSORS = (
+    "A point is a relay of a run whose processor takes time: the share of the measured time in"
+    f" which it was busy.{_ALL}"
 )
 
 _MARKERS = ("o", "s", "D", "v")
@@ -36,24 +45,36 @@ _LOOKS: Mapping[str, style.Look] = {
 _PANEL_INCHES = 2.2
 
 
-def relays_used(groups: Mapping[Group, Sequence[Run]]) -> Iterator[Drawing]:
-    """A figure for each drawn network's scenario, traffic model and duration: a panel a variant.
-
-    Raises:
-        TestbedError: a run's plan or a table can't be read.
-    """
+def plots(groups: Groups, _looks: style.Looks) -> Iterator[Plot]:
+    """If the network was drawn, a plot of the rates and one of the processors that take time."""
     drawn = {group: runs for group, runs in groups.items() if is_drawn(runs[0])}
-    for setting in dict.fromkeys((one.scenario, one.traffic, one.duration_s) for one in drawn):
-        scenario, traffic, duration_s = setting
-        by_variant = {
-            group.variant: polars.concat(relays_use(run) for run in runs)
-            for group, runs in drawn.items()
-            if (group.scenario, group.traffic, group.duration_s) == setting
-        }
-        yield _drawing(scenario, f"{scenario}-{traffic}-{duration_s:g}s", by_variant)
+    if not drawn:
+        return
+    one = next(iter(groups))
+    where = f"{one.scenario}-{one.traffic}-{one.duration_s:g}s"
+
+    def plot(use: Callable[[Run], polars.DataFrame], name: str, label: str, **words: str) -> Plot:
+        by_variant = {group.variant: polars.concat(map(use, runs)) for group, runs in drawn.items()}
+        return Plot(name=f"{name}-{where}", figure=_figure(by_variant, label), **words)
+
+    yield plot(
+        relays_use,
+        "relays-use",
+        "use of its rate, %",
+        title=f"{one.scenario}: what relays used of their rates",
+        caption=CAPTION,
+    )
+    if all(run.plan.processors for runs in drawn.values() for run in runs):
+        yield plot(
+            processors_use,
+            "relays-processors",
+            "processor busy, %",
+            title=f"{one.scenario}: how busy relays' processors were",
+            caption=CAPTION_OF_PROCESSORS,
+        )
 
 
-def _drawing(scenario: str, where: str, by_variant: Mapping[str, polars.DataFrame]) -> Drawing:
+def _figure(by_variant: Mapping[str, polars.DataFrame], label: str) -> Figure:
     figure, places = style.grid(1, len(by_variant), panel_inches=_PANEL_INCHES, names=_LOOKS)
     panels = places.subplots(sharex=True, sharey=True, squeeze=False)[0]
     for panel, (variant, relays) in zip(panels, by_variant.items(), strict=True):
@@ -65,13 +86,8 @@ def _drawing(scenario: str, where: str, by_variant: Mapping[str, polars.DataFram
     panels[0].xaxis.set_major_locator(LogLocator())
     panels[0].xaxis.set_minor_locator(NullLocator())
     panels[0].xaxis.set_major_formatter("{x:g}")
-    panels[0].set_ylabel("use of its rate, %")
+    panels[0].set_ylabel(label)
     style.scale_from_zero(panels)
     figure.supxlabel("relay's rate, Mbit/s", fontsize=8)
     style.name_lines(figure, _LOOKS)
-    return Drawing(
-        name=f"relays-use-{where}",
-        title=f"{scenario}: what relays used of their rates",
-        caption=CAPTION,
-        figure=figure,
-    )
+    return figure

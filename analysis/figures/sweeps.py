@@ -1,6 +1,6 @@
-"""Throughput over a value of the scenario that runs were made with several of, such as a loss.
+"""Throughput over a value of the scenario, such as a loss, that differs between runs.
 
-Which values these are is in the runs' plans (`Plan.changes`).
+The runs' plans have these values (`Plan.changes`).
 """
 
 import math
@@ -13,23 +13,27 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from analysis import style
-from analysis.figures.drawing import Drawing
-from analysis.metrics import THROUGHPUT
-from analysis.runs import Group
+from analysis.figures import Part
+from analysis.metrics.transfers import THROUGHPUT
+from analysis.plot import Plot
+from analysis.runs import Groups
 from analysis.statistics import mean_interval
-from testbed.plan_model import Plan
+from testbed.basics.toml_file import Value
+from testbed.basics.units import loss_fraction
+from testbed.plan.model import Plan
 from testbed.results import Run
-from testbed.toml_file import Value
-from testbed.units import loss_fraction
 
-Groups = Mapping[Group, Sequence[Run]]
+PART = Part.SECTION
+HEADING = "Throughput over a value"
+ORDER = 10
+
 Points = Sequence[tuple[float, Sequence[Run]]]
-"""Values in ascending order, with the runs that were made with each."""
+"""Values in ascending order, with the runs of each."""
 
 SEGMENT_BYTES = 1448
-"""What a full segment carries of a TCP stream."""
+"""The bytes of a TCP stream in a full segment."""
 CELL_SHARE = 498 / 514
-"""Payload of a relay cell by its size on the wire."""
+"""The payload of a relay cell, as a share of its size on the wire."""
 
 CAPTION = (
     "Mean throughput of a transfer, with the 95 % confidence interval over runs where there are two"
@@ -45,8 +49,10 @@ _PANEL_INCHES = 2.6
 _CURVE_POINTS = 100
 
 
-def sweeps(groups: Groups) -> Iterator[Drawing]:
-    """A figure for each scenario and key of which there are runs with several values.
+def plots(groups: Groups, _looks: style.Looks) -> Iterator[Plot]:
+    """A plot for each scenario and key with runs of several values.
+
+    Its lines have looks of their own, as in a report on many variants some look alike.
 
     Raises:
         TestbedError: a run's plan or a table can't be read.
@@ -58,21 +64,21 @@ def sweeps(groups: Groups) -> Iterator[Drawing]:
         plan = runs[0].plan
         for key, value in plan.changes.items():
             with suppress(ValueError):
-                others = (f"{one}={said}" for one, said in plan.changes.items() if one != key)
+                others = (f"{one}={given}" for one, given in plan.changes.items() if one != key)
                 where = (plan.unchanged_scenario, group.traffic, f"{group.duration_s:g}")
                 swept[(key, *where, *others)][group.variant].append((number_of(key, value), runs))
     for of_sweep, by_variant in swept.items():
         key, *setting = of_sweep
         lines = {name: sorted(points, key=_value) for name, points in by_variant.items()}
         if max(map(len, lines.values())) > 1:
-            yield _drawing(key, setting, lines)
+            yield _plot(key, setting, lines)
 
 
 def number_of(key: str, value: Value) -> float:
-    """A value as a number; of a loss, its share.
+    """A value as a number; a loss as a share.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a number.
     """
     return loss_fraction(value) if key.endswith(".loss") else float(value)
 
@@ -80,8 +86,8 @@ def number_of(key: str, value: Value) -> float:
 def cubic_window_segments(loss: float, round_trip_s: float) -> float:
     """CUBIC's average window at a random loss, in segments (RFC 9438, sections 4.3, 5.1 and 5.2).
 
-    With β = 0.7 and C = 0.4, 1.054 · RTT^(3/4) / p^(3/4); but no less than what Reno would have,
-    √(3 / 2p), which is what CUBIC keeps to where round trips are short.
+    With β = 0.7 and C = 0.4 it is 1.054 · RTT^(3/4) / p^(3/4), but at least Reno's √(3 / 2p),
+    which CUBIC follows where round trips are short.
     """
     beta, scale = 0.7, 0.4
     cubic = (scale * (3 + beta) / (4 * (1 - beta))) ** 0.25 * (round_trip_s / loss) ** 0.75
@@ -89,7 +95,7 @@ def cubic_window_segments(loss: float, round_trip_s: float) -> float:
 
 
 def cubic_mb_per_s(loss: float, round_trip_s: float) -> float:
-    """What such a window carries of the cells' payload, 1 MB = 10^6 bytes."""
+    """The rate of cell payload that such a window carries; 1 MB = 10^6 bytes."""
     window_bytes = cubic_window_segments(loss, round_trip_s) * SEGMENT_BYTES
     return window_bytes * CELL_SHARE / round_trip_s / 1e6
 
@@ -98,15 +104,15 @@ def _value(point: tuple[float, Sequence[Run]]) -> float:
     return point[0]
 
 
-def _drawing(key: str, where: Sequence[str], lines: Mapping[str, Points]) -> Drawing:
+def _plot(key: str, where: Sequence[str], lines: Mapping[str, Points]) -> Plot:
     plan = next(iter(lines.values()))[0][1][0].plan
     figure = _figure(key, lines)
     caption = CAPTION.format(key=key)
     positive = [point[0] for points in lines.values() for point in points if point[0] > 0]
     if positive and (round_trip_s := _lossy_round_trip_s(key, plan)):
-        _draw_cubic(figure, round_trip_s, len(plan.paths), min(positive), max(positive))
+        _plot_cubic(figure, round_trip_s, len(plan.paths), min(positive), max(positive))
         caption += CUBIC_CAPTION.format(circuits=len(plan.paths))
-    return Drawing(
+    return Plot(
         name="-".join(["sweep", *where, key]).replace(".", "-"),
         title=f"{', '.join(where)} s: throughput over {key}" if len(where) == 3 else key,
         caption=caption,
@@ -115,12 +121,11 @@ def _drawing(key: str, where: Sequence[str], lines: Mapping[str, Points]) -> Dra
 
 
 def _figure(key: str, lines: Mapping[str, Points]) -> Figure:
-    # Looks of its own: in a report of many variants some of these may have the same colour.
     looks = style.looks(lines)
     figure, places = style.grid(1, 1, panel_inches=_PANEL_INCHES, names=lines)
     panel = places.subplots(squeeze=False)[0, 0]
     steps: set[float] = set()
-    drawn: list[float] = []
+    plotted: list[float] = []
     factor = 100 if key.endswith(".loss") else 1
     for variant, points in lines.items():
         known = [
@@ -135,19 +140,19 @@ def _figure(key: str, lines: Mapping[str, Points]) -> Figure:
         ]
         values = [value for value, _ in known]
         steps.update(values)
-        drawn += means
+        plotted += means
         panel.errorbar(values, means, reaches, capsize=2, label=variant, **looks[variant])
     panel.set_xlabel(f"{key}, %" if factor == 100 else key)
     panel.set_ylabel(THROUGHPUT.label)
-    style.scale_steps(panel, sorted(steps), drawn)
+    style.scale_steps(panel, sorted(steps), plotted)
     style.name_lines(figure, {name: looks[name] for name in lines})
     return figure
 
 
 def _lossy_round_trip_s(key: str, plan: Plan) -> float:
-    """The round trip of the shared link if the key is its loss, of packets one by one; else 0.
+    """The round trip of the shared link if the key is its loss of single packets; else 0.
 
-    Of another link's loss, or of bundles that are lost whole, the closed form says nothing.
+    The closed form doesn't hold for the loss of another link, or of whole bundles.
     """
     for link in plan.links:
         its_loss = key == f"links.{'-'.join(link.roles)}.loss"
@@ -156,10 +161,10 @@ def _lossy_round_trip_s(key: str, plan: Plan) -> float:
     return 0.0
 
 
-def _draw_cubic(
+def _plot_cubic(
     figure: Figure, round_trip_s: float, all_circuits: int, least: float, greatest: float
 ) -> None:
-    """The two lines of the closed form between two losses, as far as the axis reaches."""
+    """Plot the two lines of the closed form between two losses, within the y axis."""
     (panel,) = figure.axes
     losses = np.geomspace(least, greatest, _CURVE_POINTS)
     reach = panel.get_ylim()

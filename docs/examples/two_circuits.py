@@ -1,6 +1,6 @@
 """Each client has two circuits by its path, and each stream goes where fewer have gone before."""
 
-from testbed.policies.interface import Circuit, Policy, Stream
+from testbed.inside.policies.interface import Circuit, Policy, Stream
 
 CIRCUITS = 2
 

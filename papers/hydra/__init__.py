@@ -1,5 +1,5 @@
-"""*Examining the Hydra* (PoPETs 2023(3)), the paper from which the testbed comes.
+"""*Examining the Hydra* (PoPETs 2023(3)), the paper behind the testbed.
 
-Its authors are Pahl, Kaiser, Adamsky and Engel. Its numbers and sentences are data here, beside
-the tables that hold runs against them.
+Its authors are Pahl, Kaiser, Adamsky and Engel. Its numbers and statements are data here, beside
+the tables that compare runs with them.
 """

@@ -1,7 +1,7 @@
-"""The published figures that runs are held against, as data with their source; no measurements.
+"""Published numbers that runs are compared with, and their sources; no measurements of ours.
 
-Table 4 of "Examining the Hydra" (Pahl, Kaiser, Adamsky, Engel; PoPETs 2023(3)), which also has the
-changes that Reardon and Goldberg found in 2009 ("Improving Tor using a TCP-over-DTLS tunnel").
+Table 4 of "Examining the Hydra" (Pahl, Kaiser, Adamsky, Engel; PoPETs 2023(3)) also has the changes
+that Reardon and Goldberg found in 2009 ("Improving Tor using a TCP-over-DTLS tunnel").
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ COMPARED = FIRST_VARIANTS
 
 @dataclass(frozen=True)
 class Published:
-    """A figure of Table 4 as the table prints it.
+    """A number of Table 4 as printed there.
 
-    Changes are against the same variant's NoDropping, as shares: -0.81 is the table's "degradation"
-    of 81 % in throughput, 0.10 one of 10 % in latency.
+    Changes are shares against the same variant's NoDropping: -0.81 is the table's "degradation" of
+    81 % in throughput, 0.10 one of 10 % in latency.
 
     Attributes:
         mean, deviation: in MB/s of a 5 MB transfer (1 MB = 10^6 bytes), or in ms.
-        change_2009: the 2009 study's.
+        change_2009: the change in the 2009 study.
     """
 
     mean: float
@@ -33,7 +33,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Table4Row:
-    """A row of Table 4; its latency is TGen's own round trip, see `metrics.STREAM_ROUND_TRIP`."""
+    """A row of Table 4; its latency is TGen's own round trip (`STREAM_ROUND_TRIP`)."""
 
     throughput_mb_per_s: Published
     stream_round_trip_ms: Published
@@ -59,7 +59,7 @@ TABLE_4: Mapping[tuple[str, str], Table4Row] = {
         Published(1.86, 0.08, -0.06, -0.04), Published(76.0, 8.5, 0.01, 0.07)
     ),
 }
-"""By variant and scenario, for the traffic model `bulk`."""
+"""Rows by variant and scenario, for the traffic model `bulk`."""
 
 WAYS: Mapping[str, tuple[str, str]] = {
     "packets, Tor today": ("", ""),
@@ -67,7 +67,7 @@ WAYS: Mapping[str, tuple[str, str]] = {
     "bundles, Tor today": ("", IN_BUNDLES),
     "bundles, Tor of 2021": (OF_2021, IN_BUNDLES),
 }
-"""In how many ways a row of Table 4 is measured here: what its variant and scenario end with."""
+"""The ways in which a row of Table 4 is measured here: the ends of variant and scenario names."""
 
 TABLE_4_TRAFFIC = "bulk"
 

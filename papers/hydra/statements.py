@@ -1,6 +1,6 @@
-"""What the paper says of two clients (section 4.5), each statement held against runs.
+"""The paper's statements on two clients (section 4.5), and their verdicts from runs.
 
-The statements are words and limits here; every figure is the runs'.
+Statements are texts and limits here; every number comes from runs.
 """
 
 from collections import defaultdict
@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 
-from analysis.metrics import (
+from analysis.metrics.metric import Metric
+from analysis.metrics.transfers import (
     CIRCUIT_ROUND_TRIP,
     STREAM_ROUND_TRIP,
     TIME_TO_LAST_BYTE,
-    Metric,
-    median_window,
 )
+from analysis.run_values import median_window
 from analysis.runs import Found
 from analysis.statistics import NEARLY_EQUAL, Change, Interval, change, mean_interval
 from analysis.wording import NOTHING, change_text, percent
@@ -25,13 +25,13 @@ from testbed.results import Run
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
 
 Limits = tuple[float, float]
-"""Between which an interval must lie for a statement to hold."""
+"""The limits within which an interval must lie for a statement to hold."""
 
 LESS: Limits = (-inf, 0.0)
 MORE: Limits = (0.0, inf)
 EQUAL: Limits = (-NEARLY_EQUAL, NEARLY_EQUAL)
 AROUND_120_SEGMENTS: Limits = (60.0, 180.0)
-"""What "around" is taken to mean: off by less than half."""
+"""The paper's "around", taken as off by less than half."""
 TEN_SEGMENTS_OR_MORE: Limits = (9.5, inf)
 
 
@@ -45,7 +45,7 @@ class Statement:
 
 
 def judged_statements(found: Found) -> list[Statement]:
-    """The paper's statements on those two-client scenarios of which there are valid runs."""
+    """The paper's statements on the two-client scenarios with valid runs."""
     there = {group.scenario for group in found.valid}
     judges: dict[str, Callable[[Found], Iterator[Statement]]] = {
         "One": _on_one,
@@ -87,7 +87,7 @@ def _on_three(found: Found) -> Iterator[Statement]:
 
 
 def _shorter_round_trip(found: Found, scenario: str) -> Statement:
-    """By the stream's round trip, which is the paper's; where no run has it, by the circuit's."""
+    """The statement on the stream's round trip, as in the paper, or else on the circuit's."""
     text, models = "the round trip is shorter with pctls", TWO_CLIENTS[scenario]
     runs = (
         run
@@ -109,7 +109,7 @@ def _faster(found: Found, scenario: str) -> Statement:
 def _of_models(
     found: Found, scenario: str, text: str, models: Sequence[str], metric: Metric, limits: Limits
 ) -> Statement:
-    """A statement on how pctls changes a metric, which must hold for each of the models."""
+    """A statement on how pctls changes a metric, which must hold for every model."""
     changes = {model: _change(found, scenario, model, metric) for model in models}
     verdicts = [_lies_within(one.interval if one else None, limits) for one in changes.values()]
     numbers = [f"{model} {change_text(one)}" for model, one in changes.items()]
@@ -119,10 +119,10 @@ def _of_models(
 
 
 def _growing_gain(found: Found, scenario: str) -> Statement:
-    """Whether models with longer transfers gain more, in percent of the time to last byte.
+    """The statement that longer transfers gain more, in percent of the time to last byte.
 
-    It holds if the gains' intervals follow one another in the order of the times with vanilla, and
-    fails if two stand the other way round. Where intervals overlap it is open.
+    It holds if the gains' intervals follow each other in the order of the times with vanilla, fails
+    if two are in the opposite order, and is open if intervals overlap.
     """
     gains = []
     for model in TWO_CLIENTS[scenario]:
@@ -148,7 +148,7 @@ def _growing_gain(found: Found, scenario: str) -> Statement:
 
 
 def _of_window(found: Found, scenario: str, text: str, limits: Limits) -> Statement:
-    """A statement on the exit's congestion window on the shared link: its median in each run."""
+    """A statement on the median of the exit's congestion window on the shared link."""
     runs = [_vanilla_and_pctls(found, scenario, model) for model in TWO_CLIENTS[scenario]]
     verdicts, numbers = [], []
     for number, variant in enumerate(COMPARED):
@@ -163,7 +163,7 @@ def _of_window(found: Found, scenario: str, text: str, limits: Limits) -> Statem
 
 
 def _change(found: Found, scenario: str, traffic: str, metric: Metric) -> Change | None:
-    """How pctls differs from vanilla."""
+    """The change from vanilla to pctls."""
     before, after = map(metric.by_seed, _vanilla_and_pctls(found, scenario, traffic))
     return change(before, after)
 
@@ -171,7 +171,7 @@ def _change(found: Found, scenario: str, traffic: str, metric: Metric) -> Change
 def _vanilla_and_pctls(
     found: Found, scenario: str, traffic: str
 ) -> tuple[Sequence[Run], Sequence[Run]]:
-    """The runs of both, of the longest duration that both have; without one of both, none."""
+    """Both variants' runs of the longest duration that both have; empty if they share none."""
     by_duration: dict[float, dict[str, Sequence[Run]]] = defaultdict(dict)
     for group, runs in found.valid.items():
         if (group.scenario, group.traffic) == (scenario, traffic):
@@ -199,7 +199,7 @@ def _lies_below(one: Interval | None, other: Interval | None) -> str:
 
 
 def _of_all(verdicts: Sequence[str]) -> str:
-    """The verdict on a statement that says something of several things at once."""
+    """The verdict on a statement that has several parts."""
     if FAILS in verdicts:
         return FAILS
     return OPEN if OPEN in verdicts or not verdicts else HOLDS

@@ -1,19 +1,20 @@
-"""Many runs, carried out by Snakemake: which, where, what there is of them, how long they take.
+"""Batches: many runs through Snakemake, on this machine or a cluster.
 
-One run is `testbed.runner`'s; what many say together is the analysis's.
+A single run is `testbed.runs.runner`'s; the statistics of many are `analysis`'s.
 """
 
-from testbed.batch.carrying_out import all_cores, carry_out
+from testbed.batch.batch_file import read_batch
 from testbed.batch.estimate import Estimator, earlier_runs
-from testbed.batch.runs import look_up, read_batch
+from testbed.batch.running import all_cores, run_batch
 from testbed.batch.slurm import Slurm
+from testbed.batch.standings import look_up
 
 __all__ = [
     "Estimator",
     "Slurm",
     "all_cores",
-    "carry_out",
     "earlier_runs",
     "look_up",
     "read_batch",
+    "run_batch",
 ]

@@ -1,6 +1,6 @@
-"""How long runs will take, by what earlier ones took.
+"""Estimates how long runs will take from earlier ones.
 
-How far a run under way is, is the display's.
+The progress of a run under way is the display's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from typing import Literal
 import numpy
 from pydantic import ValidationError
 
-from testbed.plan_model import Plan
+from testbed.plan.model import Plan
 from testbed.results.summary import SUMMARY, Summary
 
 Basis = Literal["same", "guess"]
@@ -21,13 +21,13 @@ Basis = Literal["same", "guess"]
 
 @dataclass(frozen=True)
 class ExpectedTime:
-    """What a run is expected to take, in seconds.
+    """The time that a run is expected to take.
 
     Attributes:
-        wall_s: as long as the earlier runs took, with whatever else their host did.
-        cpu_s: of one processor.
-        basis: "same" if there were runs of this scenario, traffic and variant; "guess" if each
-            client is taken to get as much as any client of an earlier run got.
+        wall_s: wall time, on a host as busy as during the earlier runs.
+        cpu_s: processor time.
+        basis: "same" if there were runs of this scenario, traffic and variant; "guess" if the
+            estimate assumes that each client gets as much as any client of an earlier run got.
     """
 
     wall_s: float
@@ -36,44 +36,45 @@ class ExpectedTime:
 
 
 class Estimator:
-    """Expects costs from those of earlier runs: each is a set-up, and what measuring takes.
+    """Estimates a run's cost as a set-up plus the cost of its traffic, from earlier runs.
 
-    The set-up is where a line through all runs' costs by their delivered bytes begins: finding
-    those bytes costs most of the time. Competing streams cost too, and are not delivered to
-    clients, so that runs with any don't count for the line as long as there are others. Of the
-    same scenario, traffic and variant, each second of measuring is taken to cost what it did.
+    The set-up is the intercept of a line through all runs' costs over their delivered bytes, as
+    delivering bytes costs most of the time. Competing streams also cost, but deliver nothing to
+    clients, so runs with any are left out of the line if there are others. A second of traffic,
+    warm-up included, is assumed to cost as much as in earlier runs of the same scenario, traffic
+    and variant.
     """
 
     def __init__(self, earlier: Sequence[Summary]) -> None:
-        """From the summaries of earlier runs, invalid ones among them: they cost as much."""
+        """Take the summaries of earlier runs, including invalid ones: they cost as much."""
         self._earlier = earlier
         alone = [one for one in earlier if not one.competing] or earlier
         self._wall_s = _line(alone, attrgetter("cost.wall_s"))
         self._cpu_s = _line(alone, attrgetter("cost.cpu_s"))
 
     def expected(self, plan: Plan) -> ExpectedTime | None:
-        """What a run of a plan will take; None without any earlier run."""
+        """The expected time of a run of a plan; None without any earlier run."""
         wanted = (plan.scenario, plan.traffic, plan.variant)
         same = [one for one in self._earlier if (one.scenario, one.traffic, one.variant) == wanted]
         if same:
             return ExpectedTime(
-                wall_s=self._wall_s.prolonged(same, plan.duration_s),
-                cpu_s=self._cpu_s.prolonged(same, plan.duration_s),
+                wall_s=self._wall_s.prolonged(same, plan.traffic_s),
+                cpu_s=self._cpu_s.prolonged(same, plan.traffic_s),
                 basis="same",
             )
         by_client = [
-            one.cost.delivered_mb / one.duration_s / clients
+            one.cost.delivered_mb / one.traffic_s / clients
             for one in self._earlier
             if (clients := _clients(one))
         ]
         if not by_client:
             return None
-        mb = plan.duration_s * max(by_client) * len(plan.traffic_by_client)
+        mb = plan.traffic_s * max(by_client) * len(plan.traffic_by_client)
         return ExpectedTime(self._wall_s.of_mb(mb), self._cpu_s.of_mb(mb), "guess")
 
 
 def earlier_runs(*directories: Path) -> list[Summary]:
-    """The summaries of all runs below some directories, each once; unreadable ones are no help."""
+    """The summaries of all runs below some directories, each once, without unreadable ones."""
     files = {file.resolve() for directory in directories for file in directory.rglob(SUMMARY)}
     found = []
     for file in sorted(files):
@@ -83,7 +84,7 @@ def earlier_runs(*directories: Path) -> list[Summary]:
 
 
 def elapsed_s(seconds: Iterable[float], at_once: int) -> float:
-    """How long runs take, so many at once, each begun when one before it has ended."""
+    """How long runs take if at most `at_once` go on together, each starting as another ends."""
     ends_s = [0.0] * at_once
     for run_s in seconds:
         ends_s[ends_s.index(min(ends_s))] += run_s
@@ -92,10 +93,12 @@ def elapsed_s(seconds: Iterable[float], at_once: int) -> float:
 
 @dataclass(frozen=True)
 class _Line:
-    """Seconds of one kind, by MB: a set-up, and so much per MB.
+    """A line of seconds, wall or processor, over delivered MB.
 
     Attributes:
-        seconds: what a run took of that kind.
+        seconds: reads these seconds from a run's summary.
+        start_s: the intercept: what the set-up takes.
+        per_mb_s: the slope.
     """
 
     seconds: Callable[[Summary], float]
@@ -103,21 +106,21 @@ class _Line:
     per_mb_s: float
 
     def of_mb(self, mb: float) -> float:
-        """What a run takes that delivers so much."""
+        """The time of a run that delivers this many MB."""
         return self.start_s + self.per_mb_s * mb
 
-    def prolonged(self, same: Sequence[Summary], duration_s: float) -> float:
-        """What a run takes that measures so long, and costs as much a second as the same did."""
+    def prolonged(self, same: Sequence[Summary], traffic_s: float) -> float:
+        """The time of a run with this much traffic, at the cost per second of the `same` runs."""
         took_s = [self.seconds(one) for one in same]
         start_s = min(self.start_s, *took_s)  # a set-up is a part of the whole
-        per_s = sum(one_s - start_s for one_s in took_s) / sum(one.duration_s for one in same)
-        return start_s + duration_s * per_s
+        per_s = sum(one_s - start_s for one_s in took_s) / sum(one.traffic_s for one in same)
+        return start_s + traffic_s * per_s
 
 
 def _line(earlier: Sequence[Summary], of: Callable[[Summary], float]) -> _Line:
-    """Least squares through earlier runs, with neither a slope nor a start below 0.
+    """Fit a line through earlier runs by least squares, with slope and intercept above 0.
 
-    Without runs of different sizes it goes through zero.
+    Where that is impossible, as with runs of one size, the line goes through zero.
     """
     megabytes = [one.cost.delivered_mb for one in earlier]
     seconds = [of(one) for one in earlier]

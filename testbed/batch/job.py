@@ -1,6 +1,6 @@
-"""One run of a batch, as Snakemake starts it: `python -m testbed.batch.job FOLDER`.
+"""Makes one run of a batch; Snakemake starts it as `python -m testbed.batch.job FOLDER`.
 
-What a folder holds is said in `testbed.batch.notes`; what a run is, by `testbed.runner`.
+The folder is a note (`testbed.batch.notes`); the run itself is `testbed.runs.runner`'s.
 """
 
 import os
@@ -10,18 +10,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from testbed import runner
+from testbed.basics.ending import FAILED, INTERRUPTED, VALID, end_on_signals
+from testbed.basics.errors import TestbedError
 from testbed.batch.notes import ENDED_FROM_OUTSIDE, Note
-from testbed.batch.runs import stand
-from testbed.ending import FAILED, INTERRUPTED, VALID, end_on_signals
-from testbed.errors import TestbedError
-from testbed.up_to_date import Today
+from testbed.batch.standings import stand
+from testbed.runs import runner
+from testbed.runs.up_to_date import Today
 
 
 def main(folder: Path) -> int:
-    """Carry out the run of a note; its exit status says whether there is one.
+    """Make the run of a note; the exit status is 0 if there is a run.
 
-    An invalid run is one: to try again would not make it count.
+    That includes an invalid run: trying again would not make it valid.
     """
     end_on_signals()
     note = Note(folder)
@@ -30,7 +30,7 @@ def main(folder: Path) -> int:
     plan, destination, ready = note.asked()
     where = f"\n(on {node})" if node else ""
     try:
-        # Its process may have been killed between the run's end and its note.
+        # The run may be there: an earlier try can be killed just before it notes its end.
         run = stand(plan, destination, Today(ready)).run
         if run is None:
             summary = runner.carry_out(

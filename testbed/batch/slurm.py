@@ -1,6 +1,6 @@
-"""A batch's jobs on a Slurm cluster: what Snakemake is told of them, and that none outlives it.
+"""A batch's jobs on a Slurm cluster: Snakemake's options, and the end of all jobs with the batch.
 
-What a job does is the same as on one machine: `testbed.batch.job`.
+A job does the same as on one machine: `testbed.batch.job`.
 """
 
 import getpass
@@ -12,27 +12,28 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.basics.errors import InputError, TestbedError
 from testbed.batch.estimate import ExpectedTime
-from testbed.errors import InputError, TestbedError
 
 LOGS = "slurm"
-"""The folder, below the batch's state, of what Slurm and the jobs themselves printed."""
+"""The folder, in the batch's state folder, with the output of Slurm and of the jobs."""
 
 MEMORY_MB_BESIDE_GUEST = 1024
-"""For what a job has beside its guest: the runner, and two Snakemakes around it."""
+"""A job's memory beside its guest's: for the runner and two Snakemakes around it."""
 
 FACTOR = 4.0
 LEAST_LIMIT_S = 1800.0
 UNKNOWN_LIMIT_S = 4 * 3600.0
-"""A job that meets its time limit has lost all, and nodes are of any speed: so much more than
-expected is asked for, at least this, and this where nothing is known yet."""
+"""A job that reaches its time limit loses everything, and nodes differ in speed. So the limit is
+`FACTOR` times the expected time, at least `LEAST_LIMIT_S`, and `UNKNOWN_LIMIT_S` without an
+estimate."""
 
 CHECK_INTERVAL_S = 10
-"""Between two of Snakemake's looks at the queue, first; up to three minutes if nothing happens."""
+"""Snakemake's first interval between two looks at the queue; it grows to three minutes."""
 FILES_MAY_TAKE_S = 60
-"""What one node has written another may see only later, on NFS up to a minute."""
+"""How late a node may see another node's files: on NFS up to a minute."""
 ENDING_S = 90.0
-"""Slurm gives a job that is cancelled half a minute (KillWait), and the node cleans up."""
+"""Slurm gives a cancelled job half a minute (KillWait), then the node cleans up."""
 LOOK_INTERVAL_S = 1.0
 
 _REFUSAL = re.compile(r"sbatch: error: .*|Job submission failed with exception: .*")
@@ -40,14 +41,14 @@ _REFUSAL = re.compile(r"sbatch: error: .*|Job submission failed with exception: 
 
 @dataclass(frozen=True)
 class Slurm:
-    """Where on a cluster jobs are to run; what is None is left to Slurm or to the estimate."""
+    """Where jobs run on a cluster; None leaves a choice to Slurm or to the estimate."""
 
     account: str | None = None
     partition: str | None = None
     time_limit_s: float | None = None
 
     def resources(self, guest_mb: int, expected: ExpectedTime | None) -> dict[str, str | int]:
-        """What a job asks for, by Snakemake's names for it: MB, and minutes."""
+        """A job's resources by Snakemake's names, in MB and minutes."""
         asked = {
             "mem_mb": guest_mb + MEMORY_MB_BESIDE_GUEST,
             "runtime": math.ceil(self._limit_s(expected) / 60),
@@ -63,7 +64,7 @@ class Slurm:
 
 
 def check_here() -> None:
-    """See that jobs can be sent from here.
+    """Check that jobs can be submitted from here.
 
     Raises:
         InputError: Slurm's programs aren't here, or its controller doesn't answer.
@@ -72,8 +73,8 @@ def check_here() -> None:
         answer = _asked("squeue", "--noheader", "--user", getpass.getuser())
     except FileNotFoundError as error:
         raise InputError(
-            f"--executor slurm: there is no {error.filename} here: begin on a cluster's login node,"
-            " or leave --executor out to use this machine's cores"
+            f"--executor slurm: there is no {error.filename} here: start on a cluster's login node,"
+            " or leave out --executor to use this machine's cores"
         ) from error
     if answer.returncode:
         raise InputError(
@@ -82,7 +83,7 @@ def check_here() -> None:
 
 
 def snakemake_options(directory: Path, state: Path) -> list[str]:
-    """What Snakemake is told of the cluster."""
+    """Snakemake's options for the cluster."""
     return [
         *("--executor", "slurm", "--latency-wait", str(FILES_MAY_TAKE_S)),
         *("--slurm-logdir", str((state / LOGS).absolute())),
@@ -93,9 +94,9 @@ def snakemake_options(directory: Path, state: Path) -> list[str]:
 
 
 def cancel_jobs(directory: Path) -> None:
-    """Cancel the jobs of a directory's batch, and wait until they have ended.
+    """Cancel all jobs of a directory's batch, and wait until they have ended.
 
-    That is those of an earlier call too, which was killed, and such as Snakemake had just sent.
+    These include jobs of an earlier, killed call and jobs that Snakemake has only just submitted.
 
     Raises:
         TestbedError: Slurm does not answer, or a job does not end.
@@ -104,50 +105,50 @@ def cancel_jobs(directory: Path) -> None:
     while jobs := _jobs(directory):
         _asked("scancel", *jobs)
         if time.monotonic() > end_s:
-            raise TestbedError(f"jobs {' '.join(jobs)} were cancelled and don't end: see `squeue`")
+            raise TestbedError(f"jobs {' '.join(jobs)} were cancelled but don't end: see `squeue`")
         time.sleep(LOOK_INTERVAL_S)
 
 
 def wait_for_jobs(directory: Path) -> None:
-    """Give jobs that have done their work time to end by themselves."""
+    """Give finished jobs time to end by themselves."""
     end_s = time.monotonic() + ENDING_S
     while _jobs(directory) and time.monotonic() < end_s:
         time.sleep(LOOK_INTERVAL_S)
 
 
 def last_words(state: Path, run: str = "*") -> list[str]:
-    """What Slurm says of the last try of a run, or of any, and which file has the whole of it."""
+    """Slurm's errors in the last try of a run, or of any run, and the log that has them."""
     logs = sorted((state / LOGS).glob(f"rule_run{run}/*.log"), key=_written)
     if not logs:
         return []
     lines = logs[-1].read_text(encoding="utf-8", errors="replace").splitlines()
-    said = [f"  {line}" for line in lines if line.startswith(("slurmstepd", "srun: error"))]
-    return [*said, f"  (from {logs[-1]})"]
+    errors = [f"  {line}" for line in lines if line.startswith(("slurmstepd", "srun: error"))]
+    return [*errors, f"  (from {logs[-1]})"]
 
 
 def refusals(snakemake_log: Path) -> list[str]:
-    """Why Slurm, or Snakemake's plugin before it, took no job; each reason once."""
+    """Why Slurm, or Snakemake's plugin for it, refused jobs; each reason once."""
     text = snakemake_log.read_text(encoding="utf-8", errors="replace")
     return [f"  {reason}" for reason in dict.fromkeys(_REFUSAL.findall(text))]
 
 
 def _name(directory: Path) -> str:
-    """What the names of a directory's jobs begin with: known again by any later call."""
+    """The prefix of the names of a directory's jobs, by which later calls recognise them."""
     digits = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()
     return f"hydra-{digits[:16]}"
 
 
 def _jobs(directory: Path) -> list[str]:
-    """The numbers of the jobs that wait, run or are ending."""
+    """The numbers of a directory's jobs that wait, run or are ending."""
     answer = _asked("squeue", "--noheader", "--user", getpass.getuser(), "--format", "%i %j")
     if answer.returncode:
-        raise TestbedError(f"Slurm does not say which jobs there are: {answer.stderr.strip()}")
+        raise TestbedError(f"Slurm does not list its jobs: {answer.stderr.strip()}")
     lines = [line.split(maxsplit=1) for line in answer.stdout.splitlines()]
     return [number for number, name in lines if name.startswith(_name(directory))]
 
 
 def _status_command() -> str:
-    """The accounting's if there is one; the queue forgets jobs five minutes after their end."""
+    """`sacct` where there is accounting; `squeue` forgets jobs five minutes after their end."""
     try:
         return "squeue" if _asked("sacct", "--noheader").returncode else "sacct"
     except FileNotFoundError:

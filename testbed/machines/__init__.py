@@ -1,1 +1,1 @@
-"""Where a plan runs: the user-mode kernel in virtual time, or this host's own kernel."""
+"""Machines that a plan runs on: a user-mode kernel in virtual time, or this host's own kernel."""

@@ -1,6 +1,6 @@
-"""Where a run's command finds what it uses: on this host, and as the guest of a machine sees it.
+"""The folders that a run's command uses, by their paths on this host and in the guest.
 
-What the command does is not known here.
+Nothing here knows the command.
 """
 
 import sys
@@ -11,20 +11,20 @@ from pathlib import Path
 from testbed.machines.virtual import RUN
 
 STATE = Path("/run/lab")
-"""Where a machine keeps keys, data and sockets: gone with it."""
+"""Where a machine keeps keys, data and sockets, which end with it."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Folders, and the generator's program.
+    """The folders of a run, and the traffic generator's program.
 
     Attributes:
         run: the run's own directory, the only one that is written to.
         code: the testbed's own code, see `setup.own_code`.
         environment: the Python environment.
         tor: Tor's build.
-        network: the network as it was bootstrapped, see `setup.network`; None to bootstrap it.
-        generator: a program instead of the bundled one.
+        network: the bootstrapped network, see `runs.bootstrapped`; None to bootstrap it.
+        generator: a program to use instead of the bundled generator.
     """
 
     run: Path
@@ -41,9 +41,10 @@ class Folders:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What a Python of the project needs to know.
+        """The environment variables of the project's Python.
 
-        Neither the working directory nor a user's own folder comes before the pinned packages.
+        They keep the working directory and a user's own site folder off the path, so the pinned
+        packages are used.
         """
         return {
             "PYTHONPATH": str(self.code),
@@ -54,7 +55,7 @@ class Folders:
         }
 
     def command(self, module: str, *options: str) -> list[str]:
-        """The command line of a module that carries out the plan in `run`."""
+        """The command line of a module that works on the plan in `run`."""
         words = [self.python, "-m", module]
         words += ["--plan", str(self.run / "plan.json"), "--directory", str(self.run)]
         if self.tor:
@@ -66,17 +67,17 @@ class Folders:
     def _generator(self) -> Sequence[str]:
         if self.generator:
             return [str(self.generator)]
-        return [self.python, "-m", "testbed.traffic.tgen"]
+        return [self.python, "-m", "testbed.inside.traffic.tgen"]
 
 
 def seen_by_guest(folders: Folders) -> tuple[Folders, dict[Path, Path]]:
-    """The same folders at paths that are the same in every run, and the mounts that they need.
+    """The same folders by paths that are equal in every run, and the mounts for them.
 
-    How deep a folder lies on the host, and what its name is, so can't reach a run: Python looks at
-    each folder of a path, and many system calls cost virtual time.
+    So neither the depth nor the name of a host's folder can reach a run: Python looks at each
+    folder of a path, and many system calls cost virtual time.
 
     Returns:
-        The guest's view; and of each folder in it, but `run`, the host's path.
+        The folders as the guest sees them; and the host's path of each of them, except `run`.
     """
     view, mounts = replace(folders, run=RUN), {}
     for name in [field.name for field in fields(folders) if field.name != "run"]:

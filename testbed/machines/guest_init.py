@@ -1,8 +1,8 @@
-"""The first process of the virtual machine: mounts what a system needs, carries out one command.
+"""The virtual machine's first process: it mounts file systems and runs one command.
 
-Run by Debian's own Python without any site's packages. `virtual` leaves it in the run's directory
-and begins it there: the guest walks no path of the host whose depth differs from run to run, as
-even that shows in when the guest's kernel has what to do.
+Debian's own Python runs it, without site packages. `virtual` copies it into the run's directory and
+starts it there: so the guest walks no path of the host whose depth differs between runs, as even
+that can change when the guest's kernel has work to do.
 """
 
 import ctypes
@@ -13,16 +13,16 @@ import time
 from pathlib import Path
 
 RUN = Path("/run/testbed/run")
-"""The run's directory; mounted before this begins."""
+"""The run's directory; mounted before this program starts."""
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 VARIABLES = {"PATH": PATH, "HOME": "/run", "LC_ALL": "C.UTF-8", "TZ": "UTC0"}
-"""Of the command, beside those that it is given; none is the host's."""
+"""The command's variables, in addition to its own; none comes from the host."""
 
 MS_RDONLY = 1
 RB_POWER_OFF = 0x4321FEDC
 BEGIN_S = 1
-"""Of the machine's clock: the command begins then and not earlier, whatever went before."""
+"""When the command starts, by the machine's clock, however long the steps before it took."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -37,23 +37,23 @@ def mount(source: str, place: str | Path, kind: str, flags: int = 0, data: str =
 
 
 def wait_until_begin() -> None:
-    """Let the command begin at the same instant in every run."""
+    """Wait for the instant at which the command starts in every run."""
     begin = (ctypes.c_long * 2)(BEGIN_S, 0)
     absolute = 1
     libc.clock_nanosleep(time.CLOCK_MONOTONIC, absolute, begin, None)
 
 
-def carried_out(terminal: str | None) -> int:
-    """Carry out the command that `virtual` has left; its exit status.
+def run_command(terminal: str | None) -> int:
+    """Run the command that `virtual` has left, and return its exit status.
 
     Args:
-        terminal: the name of the terminal that it runs on, if it does.
+        terminal: the name of the terminal to run it on, if any.
     """
     command = ["sh", str(RUN / "command")]
     variables = VARIABLES | {"HYDRA_STAGING": str(RUN)}
     if terminal is None:
         return subprocess.run(command, cwd="/run", env=variables, check=False).returncode
-    # In a session of its own, which the terminal's Ctrl-C reaches.
+    # In a session of its own, which gets the terminal's Ctrl-C.
     with Path("/dev", terminal).open("r+b", buffering=0) as device:
         return subprocess.run(
             ["setsid", "--ctty", "--wait", *command],
@@ -67,7 +67,7 @@ def carried_out(terminal: str | None) -> int:
 
 
 def main() -> None:
-    """Carry out the command, note its status, and switch the machine off."""
+    """Run the command, write its status, and switch the machine off."""
     os.environ["PATH"] = PATH
     mount("proc", "/proc", "proc")
     mount("sys", "/sys", "sysfs")
@@ -77,10 +77,10 @@ def main() -> None:
     for place, folder in json.loads((RUN / "mounts.json").read_text()).items():
         mount("none", place, "hostfs", MS_RDONLY, folder)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    if start_ns := os.environ.get("HYDRA_START_NS"):  # in virtual time the kernel knows it
+    if start_ns := os.environ.get("HYDRA_START_NS"):  # in virtual time the kernel sets it
         time.clock_settime_ns(time.CLOCK_REALTIME, int(start_ns))
     wait_until_begin()
-    status = carried_out(os.environ.get("HYDRA_TERMINAL"))
+    status = run_command(os.environ.get("HYDRA_TERMINAL"))
     (RUN / "status").write_text(f"{status}\n")
     libc.reboot(RB_POWER_OFF)
 

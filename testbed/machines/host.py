@@ -1,6 +1,6 @@
 """The host machine: one command in real time on this host's own kernel, in namespaces of its own.
 
-It says whether the processors kept up meanwhile. What the command does is not known here.
+It also checks whether the processors kept up. Nothing here knows the command.
 """
 
 import math
@@ -14,32 +14,32 @@ from typing import IO
 
 import psutil
 
-from testbed.check import Check
-from testbed.errors import InputError
+from testbed.basics.check import Check
+from testbed.basics.errors import InputError
+from testbed.basics.steps import dying_with_us
 from testbed.machines.watching import (
     POLL_INTERVAL_S,
     Step,
     Steps,
     Usage,
     failure,
-    told_error,
+    reported_error,
     write_command,
 )
 from testbed.setup import host_kernel
-from testbed.setup.steps import dying_with_us
 
 INIT = Path(__file__).with_name("host-init.sh")
 HIDDEN = ("/proc", "/run")
-"""Where the command sees file systems of its own."""
+"""Where the command has its own file systems and can't see the host's."""
 
 MEASURING = "measuring"
-"""The step during which the processors have to keep up."""
+"""The step during which the processors must keep up."""
 
 BUSY_SHARE = 0.9
-"""A core that is not idle for so much of a sample has nothing left: what is due waits for it."""
+"""A core that is busy for more of a sample than this is saturated: due work waits for it."""
 MOST_SATURATED = 0.05
-"""In so many of the samples that may be, as when the generators start or another program wakes up:
-for most of the time it is the links that limit a transfer, as in the virtual machine."""
+"""The largest share of saturated samples, as when the generators start or another program wakes up:
+the rest of the time the links limit a transfer, as in the virtual machine."""
 
 
 def check_host(
@@ -48,16 +48,16 @@ def check_host(
     *paths: Path,
     ipsec: bool = False,
 ) -> None:
-    """See that this host can be a machine, before anything is started.
+    """Check that this host can be a machine, before anything starts.
 
     Args:
-        congestion_controls: those that the nodes are to have.
-        queue_disciplines: those of the links.
-        paths: what the command must be able to use.
-        ipsec: whether relays are to have ESP between them.
+        congestion_controls: the nodes' congestion controls.
+        queue_disciplines: the links' queue disciplines.
+        paths: files and folders that the command must be able to use.
+        ipsec: whether there is ESP between relays.
 
     Raises:
-        InputError: we are not root, its kernel lacks something, or hides a path.
+        InputError: we are not root, the kernel lacks something, or the machine hides a path.
     """
     if os.geteuid() != 0:
         raise InputError(
@@ -66,7 +66,7 @@ def check_host(
         )
     if lacking := host_kernel.refusal(congestion_controls, queue_disciplines, ipsec=ipsec):
         raise InputError(
-            f"--machine host can't work here, this host's kernel has {lacking}: use --machine"
+            f"--machine host can't work here: this host's kernel has {lacking}; use --machine"
             " virtual, which brings its own, or a host with Debian's kernel"
         )
     for path in paths:
@@ -84,21 +84,21 @@ def run_on_host(
     environment: Mapping[str, str],
     on_step: Callable[[Step], None],
 ) -> tuple[Usage, Check]:
-    """Run a command as root in network, process and mount namespaces that nobody else has.
+    """Run a command as root in network, process and mount namespaces of its own.
 
     It has no interface but its loopback, and of the kernel's settings it can change only its own
-    network's. Whatever ends it, or us, ends all that it has started, and nothing of it stays.
+    network's. However it or this process ends, all its processes end and nothing of it stays.
 
     Args:
         staging: a directory of this run alone; the output goes to `logs/host.log` in it.
-        environment: variables for the command, beside PATH, HOME and LC_ALL.
+        environment: variables for the command, in addition to PATH, HOME and LC_ALL.
         on_step: called with each step that the command writes to `raw/progress.jsonl`.
 
     Returns:
-        What it cost, and whether the processors kept up while it was measuring.
+        What it cost, and whether the processors kept up while it measured.
 
     Raises:
-        TestbedError: the command failed; says so with the log's tail.
+        TestbedError: the command failed; has the log's tail.
     """
     write_command(staging, command, environment)
     log = staging / "logs" / "host.log"
@@ -113,7 +113,7 @@ def run_on_host(
         wall_s = time.monotonic() - start_s
     if machine.returncode != 0:
         ended = f"the experiment ended with status {machine.returncode}"
-        raise told_error(staging) or failure(ended, log)
+        raise reported_error(staging) or failure(ended, log)
     return Usage(wall_s, wall_s, cpu_s), kept_up
 
 
@@ -131,7 +131,11 @@ def _started(staging: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
 def _watched(
     machine: subprocess.Popen[bytes], staging: Path, on_step: Callable[[Step], None]
 ) -> tuple[float, Check]:
-    """Wait for the end; the processor seconds of all that ran, and whether the cores kept up."""
+    """Wait for the end.
+
+    Returns:
+        The processor seconds of all its processes, and whether the cores kept up.
+    """
     steps, cores = Steps(staging), _Cores()
     measuring = False
     while True:
@@ -147,9 +151,9 @@ def _watched(
 
 
 class _Cores:
-    """How busy those cores are that we may use, from one sample to the next.
+    """Samples how busy each core is that this process may use.
 
-    Each by itself, and not the mean of all: a Tor computes on one core at a time.
+    The cores are judged one by one and not by their mean: a Tor computes on one core at a time.
     """
 
     def __init__(self) -> None:
@@ -157,10 +161,10 @@ class _Cores:
         self._at_s, self._idle_s = time.monotonic(), _idle_s()
 
     def sample(self, *, counts: bool) -> None:
-        """Look at the time since the last call, and keep what was seen if it counts.
+        """Sample the time since the last call; keep the sample if it counts.
 
-        What is not idle is busy, whoever had it: our programs, others, interrupts, or another
-        machine on the same processors (steal).
+        All time that isn't idle is busy: that of our programs, of others, of interrupts, and of
+        other machines on the same processors (steal).
         """
         at_s, idle_s = time.monotonic(), _idle_s()
         if counts:
@@ -172,7 +176,7 @@ class _Cores:
         self._at_s, self._idle_s = at_s, idle_s
 
     def check(self) -> Check:
-        """Whether there was nearly always something left on every core."""
+        """Check that no core was saturated for more than a few samples."""
         samples = len(self._busiest)
         saturated = sum(share > BUSY_SHARE for share in self._busiest)
         mean = sum(self._busiest) / samples if samples else math.nan
@@ -199,13 +203,13 @@ def _idle_s() -> dict[int, float]:
 
 
 def _end(machine: subprocess.Popen[bytes]) -> None:
-    """End the command if it still runs, and wait until all that it has started is gone."""
+    """End the command if it still runs, and wait until all its processes are gone."""
     if machine.returncode is not None:
         return
     with suppress(psutil.NoSuchProcess):
         firsts = psutil.Process(machine.pid).children()
         for first in firsts:
-            first.kill()  # it is the first of its namespace, so that the kernel ends the others
+            first.kill()  # the first of its namespace: the kernel ends the others
         psutil.wait_procs(firsts)
     machine.kill()
     machine.wait()

@@ -1,6 +1,6 @@
-"""The user's terminal as a machine's: bytes go both ways, and the terminal is put back at the end.
+"""Connects the user's terminal to a machine's, and restores it at the end.
 
-What runs in the machine is not known here.
+Nothing here knows the program in the machine.
 """
 
 import os
@@ -16,19 +16,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
-AT_PROMPT, ENDING = "at the prompt", "ending the lab"
-"""The steps at which a machine's program takes the user's terminal, and gives it back."""
-
 STDIN = 0
 END_OF_INPUT = b"\x04\x04"
-"""Ctrl-D twice: the first one ends a line that has no end, if there is one."""
+"""Ctrl-D twice: the first one ends an unfinished line, if there is one."""
 
 
 class Terminal:
-    """A pseudo-terminal between the user and a machine; made by `user_terminal`.
+    """A pseudo-terminal between the user and a machine; `user_terminal` creates it.
 
     Attributes:
-        machine_end: the descriptor for the machine.
+        machine_end: the machine's descriptor.
     """
 
     def __init__(self, own_end: int, machine_end: int) -> None:
@@ -38,9 +35,9 @@ class Terminal:
         self._connected = ExitStack()
 
     def connect(self) -> None:
-        """Let what the user types go to the machine, Ctrl-C included, and show what it writes.
+        """Send what the user types to the machine, including Ctrl-C, and show its output.
 
-        Input from a pipe likewise. For the main thread only, which signals belong to.
+        Input may also come from a pipe. Only the main thread may call this, as it handles signals.
         """
         if self._shows.ident is None:
             if os.isatty(STDIN):
@@ -50,11 +47,11 @@ class Terminal:
             self._shows.start()
 
     def disconnect(self) -> None:
-        """Let the user's terminal be as it was before."""
+        """Restore the user's terminal."""
         self._connected.close()
 
     def _show_the_rest(self) -> None:
-        """Show what the machine has written; it must have ended."""
+        """Show the rest of the output of a machine that has ended."""
         if self._shows.ident is None:
             self._shows.start()
         self._shows.join()
@@ -65,29 +62,29 @@ class Terminal:
 
 @contextmanager
 def user_terminal() -> Iterator[Terminal]:
-    """A terminal for a machine that ends before the context does."""
+    """A terminal for a machine, which must end before the context does."""
     own_end, machine_end = pty.openpty()
     terminal = Terminal(own_end, machine_end)
     try:
         yield terminal
     finally:
-        os.close(machine_end)  # the machine's own is closed: so what it wrote has an end
+        os.close(machine_end)  # the machine has closed its own: so its output ends
         terminal._show_the_rest()
         terminal.disconnect()
         os.close(own_end)
 
 
 def _show(own_end: int) -> None:
-    with suppress(OSError):  # how the end of a pseudo-terminal tells that the other is closed
+    with suppress(OSError):  # a pseudo-terminal's way to report that the other end is closed
         while data := os.read(own_end, 65536):
-            with suppress(BrokenPipeError):  # nobody looks any more, but the machine must not hang
+            with suppress(BrokenPipeError):  # nobody reads any more, but the machine must not hang
                 sys.stdout.buffer.write(data)
                 sys.stdout.buffer.flush()
 
 
 @contextmanager
 def _fed(own_end: int) -> Iterator[None]:
-    """Write what comes in to the machine, as long as the context lasts."""
+    """Send the standard input to the machine while the context lasts."""
     ended, end = os.pipe()
     feeds = threading.Thread(target=_feed, args=(own_end, ended))
     feeds.start()
@@ -110,10 +107,10 @@ def _feed(own_end: int, ended: int) -> None:
 
 @contextmanager
 def _raw(terminal: int) -> Iterator[None]:
-    """Switch a terminal to raw mode. Its settings come back whatever ends this process.
+    """Switch a terminal to raw mode, and restore its settings however this process ends.
 
-    A small process waits for the end of the context, or of us, and puts them back: not even after
-    kill -9 is the user left with a terminal that does not echo.
+    A small process waits for the end of the context, or of this process, and restores them: not
+    even kill -9 leaves the user with a terminal that does not echo.
     """
     show = ["stty", "--save"]
     saved = subprocess.run(show, stdin=terminal, stdout=subprocess.PIPE, text=True, check=True)
@@ -125,7 +122,7 @@ def _raw(terminal: int) -> Iterator[None]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     ):
-        tty.setraw(terminal, termios.TCSADRAIN)  # what is typed already counts
+        tty.setraw(terminal, termios.TCSADRAIN)  # keeps what was typed already
         yield
 
 

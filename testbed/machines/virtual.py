@@ -1,6 +1,6 @@
-"""The virtual machine: a user-mode Linux kernel that carries out one command, in virtual time.
+"""The virtual machine: a user-mode Linux kernel that runs one command in virtual time.
 
-What the command does is not known here; how the kernel is built is `setup.kernel`'s.
+Nothing here knows the command; how the kernel is built is `setup.kernel`'s.
 """
 
 import fcntl
@@ -14,26 +14,17 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO
 
-import psutil
-
-from testbed.errors import InputError, TestbedError
-from testbed.machines.watching import (
-    POLL_INTERVAL_S,
-    Step,
-    Steps,
-    Usage,
-    failure,
-    told_error,
-    write_command,
-)
-from testbed.setup import cache, processor
+from testbed.basics import cache
+from testbed.basics.errors import InputError, TestbedError
+from testbed.basics.steps import dying_with_us
+from testbed.machines.stalls import STALL_CPU_S, Watch, check_fatal
+from testbed.machines.watching import Step, Usage, failure, reported_error, write_command
+from testbed.setup import processor
 from testbed.setup.environment import SYSTEM_PYTHON
-from testbed.setup.steps import dying_with_us
 
 INIT = Path(__file__).with_name("guest_init.py")
 
@@ -45,137 +36,190 @@ os.makedirs('{run}')
 mount(b'none', b'{run}', b'hostfs', 0, os.environb[b'HYDRA_STAGING'])
 exec(open('{run}/{init}').read())
 """
-"""What the guest's first process does before it can read `INIT`, which lies in the run's directory;
-on the kernel's command line, and so without quotation marks."""
+"""What the guest's first process does before it can read `INIT`, which lies in the run's directory.
+It stands on the kernel's command line, and so has no double quotation marks."""
 
 PATH_BYTES = 1000
-"""How long the guest's kernel is told that a path of the host is: as long as any other."""
+"""The length to which each path of the host is padded for the guest's kernel."""
 
 START_NS = 1_800_000_000 * 10**9
 """Where every machine's clock starts (15 January 2027): no run sees another wall clock."""
 
-STALL_WALL_S = 60.0
-STALL_CPU_S = 45.0
-HANG_WALL_S = 300.0
-LEAST_WANTED_S = 1.0
-"""A clock that stands still is a stall if the kernel was busy for most of a minute meanwhile (on
-a crowded host it may have got no processor), and a hang after five minutes in which it wanted none
-for as much as a second."""
-HANG_VIRTUAL_S = 86_400.0
-"""A clock that goes on for a day while its command tells nothing new is a hang, too."""
-
 TERMINAL = "tty1"
-"""The guest's name of the terminal that it is given, if it is."""
+"""The guest's name of the terminal that it may be given."""
 
 RUN = Path("/run/testbed/run")
-"""Where the guest sees the directory of its run, wherever that lies on the host."""
+"""Where the guest sees its run's directory, wherever that lies on the host."""
 
 SHARED_MEMORY = "/dev/shm"
 """Where the guest's memory lies as a file, if there is room. On a disk, each page that the guest
 changes would be written out again and again."""
 
-_FATAL = {
-    "Kernel panic": "the guest's kernel panicked",
-    "Out of memory": "the guest ran out of memory",
-    "Oops": "the guest's kernel failed",
-}
+
+@dataclass(frozen=True)
+class VirtualMachine:
+    """A virtual machine that can be booted.
+
+    Attributes:
+        kernel: the user-mode kernel.
+        memory_mb: the guest's memory.
+        mounts: folders of the host by the paths where the guest sees them, too, read-only: a folder
+            with the same path in every run can't change its result.
+        entropy_seed: 64 bits from which all of the guest's randomness follows.
+        start_ns: when the guest's clock starts, after the epoch.
+        stall_cpu_s: how long the kernel may be busy at one moment of its clock.
+        terminal: the descriptor of a terminal that the command runs on, in real time: a user could
+            not follow virtual time.
+    """
+
+    kernel: Path
+    memory_mb: int
+    mounts: Mapping[Path, Path] = field(default_factory=dict)
+    entropy_seed: int = 0
+    start_ns: int = START_NS
+    stall_cpu_s: float = STALL_CPU_S
+    terminal: int | None = None
 
 
 def run_in_machine(
-    kernel: Path,
+    machine: VirtualMachine,
     command: Sequence[str | Path],
     staging: Path,
     *,
-    memory_mb: int,
     environment: Mapping[str, str],
     on_step: Callable[[Step], None],
-    mounts: Mapping[Path, Path] = MappingProxyType({}),
-    entropy_seed: int = 0,
-    start_ns: int = START_NS,
-    stall_cpu_s: float = STALL_CPU_S,
-    terminal: int | None = None,
 ) -> Usage:
     """Boot a machine, run a command in it as root, and wait until it has switched itself off.
 
-    The guest's root file system is the host's, with the host user's rights. It says how far it
-    is by lines in `staging/raw/progress.jsonl`.
+    The guest's root file system is the host's, with the host user's rights. The command reports its
+    progress as lines in `staging/raw/progress.jsonl`.
 
     Args:
-        kernel: the user-mode kernel.
         staging: a directory of this run alone, which the guest sees as `RUN`; the console goes to
             `logs/kernel.log` in it.
-        memory_mb: the guest's.
         environment: all the command's variables, beside PATH, HOME, LC_ALL, TZ and the processor's.
         on_step: called with each new step.
-        mounts: the host's folders that the guest sees elsewhere, too, and can't write to, by their
-            paths in the guest: what lies at the same place in every run can't change its result.
-        entropy_seed: 64 bits from which all that the guest takes for chance follows.
-        start_ns: when the guest's clock begins, after the epoch.
-        stall_cpu_s: for how long the kernel may be busy at one moment of its clock.
-        terminal: the descriptor of a terminal that the command runs on, in real time: a user
-            would not notice how virtual time passes.
 
     Raises:
         TestbedError: the command failed, the kernel panicked, ran out of memory, or its clock
-            stood still; says so with the log's tail. Or there is no room for its memory.
+            stood still; has the log's tail. Or there is no room for its memory.
         InputError: the path of the staging directory can't be passed to the kernel.
     """
     check_path(staging)
     processor.check_processor()
-    memory_folder = _memory_folder(memory_mb)
     write_command(staging, command, {**processor.VARIABLES, **environment})
-    _write_first_steps(staging, mounts)
+    _write_first_steps(staging, machine.mounts)
     console = staging / "logs" / "kernel.log"
     console.parent.mkdir(exist_ok=True)
-    with _free_core() as core, console.open("wb") as output:
-        start_s = time.monotonic()
-        mode = _mode(start_ns, entropy_seed, terminal)
-        machine = _booted(kernel, staging, memory_mb, memory_folder, core, output, mode, terminal)
-        start = Step(start_ns / 1e9, "booting", 0.0, 0.0)
-        by_hand = terminal is not None
-        watch = _Watch(machine, start, staging, console, on_step, stall_cpu_s, by_hand=by_hand)
-        try:
-            cpu_s = watch.until_end()
-        finally:
-            _end(machine)
-            shutil.rmtree(staging / ".uml", ignore_errors=True)
-        wall_s = time.monotonic() - start_s
-    _check_end(staging, console, machine.returncode)
+    start_s = time.monotonic()
+    with _booted(machine, staging, console) as process:
+        start = Step(machine.start_ns / 1e9, "booting", 0.0, 0.0)
+        by_hand = machine.terminal is not None
+        watch = Watch(
+            process, start, staging, console, on_step, machine.stall_cpu_s, by_hand=by_hand
+        )
+        cpu_s = watch.until_end()
+    wall_s = time.monotonic() - start_s
+    _check_end(staging, console, process.returncode)
     return Usage(watch.last.time_s - watch.start_s, wall_s, cpu_s)
 
 
-def _mode(start_ns: int, entropy_seed: int, terminal: int | None) -> list[str]:
-    """Virtual time, and chance from a seed; on a terminal real time and the host's entropy."""
-    if terminal is not None:
+@contextmanager
+def _booted(
+    machine: VirtualMachine, staging: Path, console: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Boot the kernel, pinned to one core; it ends with the context.
+
+    Unpinned, a system call costs twenty times as much.
+    """
+    memory_folder = _memory_folder(machine.memory_mb)
+    with _free_core() as core, console.open("wb") as output:
+        process = _started(machine, staging, memory_folder, core, output)
+        try:
+            yield process
+        finally:
+            _end(process)
+            shutil.rmtree(staging / ".uml", ignore_errors=True)
+
+
+def _started(
+    machine: VirtualMachine, staging: Path, memory_folder: str, core: int, output: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start the kernel, which dies with this process even of kill -9, as do its own processes."""
+    # It has a socket open for each of the guest's processes: as many as the host permits at all.
+    _, open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limited = ["prlimit", f"--nofile={open_files}", "taskset", "--cpu-list", str(core)]
+    # The kernel makes a directory .uml in its home.
+    return subprocess.Popen(
+        dying_with_us([*limited, str(machine.kernel), *_kernel_arguments(machine, staging)]),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=() if machine.terminal is None else (machine.terminal,),
+        env={
+            "HOME": str(staging.resolve()),
+            "PATH": os.environ.get("PATH", os.defpath),
+            "TMPDIR": memory_folder,
+        },
+    )
+
+
+def _kernel_arguments(machine: VirtualMachine, staging: Path) -> list[str]:
+    return [
+        f"mem={machine.memory_mb}M",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        f'HYDRA_STAGING="{_padded(staging)}"',
+        f"init={SYSTEM_PYTHON}",
+        "seccomp=on",
+        "con=null",
+        "con0=null,fd:1",
+        *_mode(machine),
+        "noreboot",
+        "quiet",
+        "panic=-1",
+        "--",
+        "-S",
+        "-E",
+        "-c",
+        f'"{FIRST_STEPS.format(run=RUN, init=INIT.name)}"',
+    ]
+
+
+def _mode(machine: VirtualMachine) -> list[str]:
+    """Virtual time and randomness from a seed; on a terminal real time and the host's entropy."""
+    if machine.terminal is not None:
         return [
-            f"con1=fd:{terminal}",
+            f"con1=fd:{machine.terminal}",
             f"HYDRA_TERMINAL={TERMINAL}",
-            f"HYDRA_START_NS={start_ns}",
+            f"HYDRA_START_NS={machine.start_ns}",
         ]
     return [
         "time-travel=inf-cpu",
-        f"time-travel-start={start_ns}",
-        f"entropy={entropy_seed:x}",
+        f"time-travel-start={machine.start_ns}",
+        f"entropy={machine.entropy_seed:x}",
     ]
 
 
 def _write_first_steps(staging: Path, mounts: Mapping[Path, Path]) -> None:
-    """Leave the guest's first process its program, and what it is to mount where."""
-    folders = {str(place): _evenly_long(folder) for place, folder in mounts.items()}
+    """Leave the guest's first process its program and its mounts."""
+    folders = {str(place): _padded(folder) for place, folder in mounts.items()}
     (staging / "mounts.json").write_text(json.dumps(folders))
     shutil.copyfile(INIT, staging / INIT.name)
 
 
-def _evenly_long(path: Path) -> str:
-    """A path as the host's kernel knows it, behind slashes that say nothing.
+def _padded(path: Path) -> str:
+    """A path for the host's kernel, behind as many slashes as give all paths one length.
 
-    How much room a string takes shows in when the guest's kernel has what to do.
+    The room that a string takes can change when the guest's kernel has work to do.
     """
     return str(path.resolve()).rjust(PATH_BYTES, "/")
 
 
 def check_path(path: Path) -> None:
-    """See that the kernel can be told the path of a run's directory.
+    """Check that the path of a run's directory can be passed to the kernel.
 
     Raises:
         InputError: it can't.
@@ -187,7 +231,7 @@ def check_path(path: Path) -> None:
 
 
 def _memory_folder(memory_mb: int) -> str:
-    """The first folder with room for the guest's memory: without it the kernel would panic."""
+    """The first folder with room for the guest's memory; without room the kernel would panic."""
     # TMPDIR comes second: Snakemake and Slurm set it, mostly to a folder on a disk.
     folders = [SHARED_MEMORY, os.environ.get("TMPDIR") or "/tmp"]
     for folder in folders:
@@ -200,190 +244,9 @@ def _memory_folder(memory_mb: int) -> str:
     )
 
 
-def _booted(
-    kernel: Path,
-    staging: Path,
-    memory_mb: int,
-    memory_folder: str,
-    core: int,
-    output: IO[bytes],
-    mode: Sequence[str],
-    terminal: int | None,
-) -> subprocess.Popen[bytes]:
-    """Start the kernel, pinned to one core: unpinned, a system call costs twenty times as much.
-
-    It dies with this process, and its children with it, even of kill -9.
-    """
-    # It has a socket open for each of the guest's processes: as many as the host permits at all.
-    _, open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limited = ["prlimit", f"--nofile={open_files}", "taskset", "--cpu-list", str(core)]
-    arguments = [
-        f"mem={memory_mb}M",
-        "rootfstype=hostfs",
-        "rootflags=/",
-        "rw",
-        f'HYDRA_STAGING="{_evenly_long(staging)}"',
-        f"init={SYSTEM_PYTHON}",
-        "seccomp=on",
-        "con=null",
-        "con0=null,fd:1",
-        *mode,
-        "noreboot",
-        "quiet",
-        "panic=-1",
-        "--",
-        "-S",
-        "-E",
-        "-c",
-        f'"{FIRST_STEPS.format(run=RUN, init=INIT.name)}"',
-    ]
-    # In its home the kernel makes a directory .uml.
-    return subprocess.Popen(
-        dying_with_us([*limited, str(kernel), *arguments]),
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        pass_fds=() if terminal is None else (terminal,),
-        env={
-            "HOME": str(staging.resolve()),
-            "PATH": os.environ.get("PATH", os.defpath),
-            "TMPDIR": memory_folder,
-        },
-    )
-
-
-@dataclass
-class _Standing:
-    """What a machine had taken since its clock stands still, and when it last wanted a processor.
-
-    Attributes:
-        cpu_s, wanted_s: of its processes, as the functions of these names have it.
-        wanted_at_s: on this host's monotonic clock.
-    """
-
-    cpu_s: float
-    wanted_at_s: float
-    wanted_s: float
-
-
-class _Watch:
-    """Follows a machine's steps and ends it when its clock stands still."""
-
-    def __init__(
-        self,
-        machine: subprocess.Popen[bytes],
-        start: Step,
-        staging: Path,
-        console: Path,
-        on_step: Callable[[Step], None],
-        stall_cpu_s: float,
-        *,
-        by_hand: bool,
-    ) -> None:
-        """Of a machine whose command may wait for ever for what a user types, or not."""
-        self.last = start
-        self.start_s = start.time_s
-        self._machine = machine
-        self._steps = Steps(staging)
-        self._console = console
-        self._on_step = on_step
-        self._stall_cpu_s = stall_cpu_s
-        self._advanced_at_s = time.monotonic()
-        self._still_since: _Standing | None = None
-        self._by_hand = by_hand
-        self._news_at_s = self.last.time_s
-
-    def until_end(self) -> float:
-        """Wait for the machine's end; the processor seconds that it and its guests took."""
-        while True:
-            pid, status, usage = os.wait4(self._machine.pid, os.WNOHANG)
-            self._follow()
-            if pid:
-                self._machine.returncode = os.waitstatus_to_exitcode(status)
-                return usage.ru_utime + usage.ru_stime
-            _check_fatal(self._console)
-            self._check_clock()
-            time.sleep(POLL_INTERVAL_S)
-
-    def _follow(self) -> None:
-        for step in self._steps.new():
-            if (step.name, step.done_s) != (self.last.name, self.last.done_s):
-                self._news_at_s = step.time_s
-            self.last = step
-            self._advanced_at_s, self._still_since = time.monotonic(), None
-            self._on_step(step)
-
-    def _check_clock(self) -> None:
-        without_news_s = self.last.time_s - self._news_at_s
-        if without_news_s > HANG_VIRTUAL_S and not self._by_hand:
-            raise failure(
-                f"the guest hangs: its clock has gone on for {without_news_s:.0f} s in the step"
-                f' "{self.last.name}"',
-                self._console,
-            )
-        still_s = time.monotonic() - self._advanced_at_s
-        if still_s < STALL_WALL_S / 10:
-            return  # to ask hundreds of processes what they took is not for every step
-        if self._still_since is None:
-            self._still_since = _Standing(self._sum(cpu_s), time.monotonic(), self._sum(wanted_s))
-        if still_s >= STALL_WALL_S:
-            self._check_use(self._still_since, still_s)
-
-    def _check_use(self, since: _Standing, still_s: float) -> None:
-        at_s = self.last.time_s - self.start_s
-        if (wanted := self._sum(wanted_s)) > since.wanted_s + LEAST_WANTED_S:
-            since.wanted_at_s, since.wanted_s = time.monotonic(), wanted
-        if self._sum(cpu_s) - since.cpu_s > self._stall_cpu_s:
-            raise failure(
-                f"the guest's clock has stood still at {at_s:.1f} s for {still_s:.0f} s while its"
-                " kernel was busy: a program in it computes or polls and doesn't sleep",
-                self._console,
-            )
-        if time.monotonic() - since.wanted_at_s > HANG_WALL_S:
-            raise failure(
-                f"the guest hangs: its clock has stood still at {at_s:.1f} s for {still_s:.0f} s"
-                " and it did nothing",
-                self._console,
-            )
-
-    def _sum(self, of: Callable[[psutil.Process], float]) -> float:
-        """Over the machine's process and its guests'."""
-        total_s = 0.0
-        with suppress(psutil.NoSuchProcess):
-            machine = psutil.Process(self._machine.pid)
-            for process in [machine, *machine.children(recursive=True)]:
-                with suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
-                    total_s += of(process)
-        return total_s
-
-
-def cpu_s(process: psutil.Process) -> float:
-    """Processor seconds that a process took."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def wanted_s(process: psutil.Process) -> float:
-    """Seconds in which a process had a processor, or waited for one that others had.
-
-    By the kernel's account (Documentation/scheduler/sched-stats.rst). Who hangs wants none.
-    """
-    schedstat = Path(f"/proc/{process.pid}/schedstat").read_text(encoding="ascii")
-    had_ns, waited_ns, _ = schedstat.split()
-    return (int(had_ns) + int(waited_ns)) / 1e9
-
-
-def _check_fatal(console: Path) -> None:
-    text = console.read_text(errors="replace")
-    for sign, meaning in _FATAL.items():
-        if sign in text:
-            raise failure(meaning, console)
-
-
 def _check_end(staging: Path, console: Path, exit_code: int) -> None:
-    """Raise unless the command ended well; the exit code is the kernel's, as Popen gives it."""
-    _check_fatal(console)
+    """Raise unless the command succeeded; the exit code is the kernel's, as Popen gives it."""
+    check_fatal(console)
     status = staging / "status"
     if not status.exists():
         how = (
@@ -392,27 +255,27 @@ def _check_end(staging: Path, console: Path, exit_code: int) -> None:
             else f"ended with status {exit_code} before its command had"
         )
         raise failure(f"the guest's kernel {how}", console)
-    if not (said := status.read_text().strip()):
+    if not (reported := status.read_text().strip()):
         ended = f"the experiment could not write to {staging.parent}: is the disk full?"
         raise failure(ended, console)
-    if said != "0":
-        ended = f"the experiment ended with status {said}"
-        raise told_error(staging) or failure(ended, console)
+    if reported != "0":
+        ended = f"the experiment ended with status {reported}"
+        raise reported_error(staging) or failure(ended, console)
 
 
-def _end(machine: subprocess.Popen[bytes]) -> None:
-    """End the kernel if it still runs; the guests' processes end with it."""
-    if machine.returncode is None:
-        machine.kill()
-        machine.wait()
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the kernel if it still runs; the guest's processes end with it."""
+    if process.returncode is None:
+        process.kill()
+        process.wait()
 
 
 @contextmanager
 def _free_core() -> Iterator[int]:
-    """A core that no other machine of this user's is pinned to; any, if all are taken.
+    """A core to which no other machine of this user's is pinned; any core if all are taken.
 
-    Only of those that this process may use: on a cluster's node they are what Slurm gave the job.
-    Nodes may share the cache, so that a core's lock has its host's name.
+    Only cores that this process may use: on a cluster's node they are those that Slurm gave the
+    job. Nodes may share the cache, so the name of a core's lock has its host in it.
     """
     cores = sorted(os.sched_getaffinity(0))
     for core in cores:

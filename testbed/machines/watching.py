@@ -1,4 +1,4 @@
-"""What is common to both machines: the command they are given, the steps it tells, and its errors.
+"""Common to both machines: their command, the steps that it reports, and its errors.
 
 How a machine is started and ended is its own module's.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import TestbedError
+from testbed.basics.errors import TestbedError
 
 POLL_INTERVAL_S = 0.25
 LOG_TAIL_LINES = 15
@@ -17,7 +17,7 @@ LOG_TAIL_LINES = 15
 
 @dataclass(frozen=True)
 class Step:
-    """How far a machine is: its clock, what it does, and how much of that is done."""
+    """A machine's progress: its clock, its current step, and how much of that is done."""
 
     time_s: float
     name: str
@@ -27,12 +27,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a machine's life took, in seconds.
+    """The seconds that a machine took from its start to its end.
 
     Attributes:
-        virtual_s: of its clock.
-        wall_s: of the host's.
-        cpu_s: of processors: the machine and all in it, user and system.
+        virtual_s: by its own clock.
+        wall_s: by the host's clock.
+        cpu_s: processor time, user and system, of the machine and everything in it.
     """
 
     virtual_s: float
@@ -43,21 +43,21 @@ class Usage:
 def write_command(
     staging: Path, command: Sequence[str | Path], environment: Mapping[str, str]
 ) -> None:
-    """Leave a command and its variables for a machine's first process, a shell."""
+    """Write a command and its variables as a script for a machine's first process."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
     lines.append(shlex.join(str(word) for word in command))
     (staging / "command").write_text("\n".join([*lines, ""]))
 
 
 class Steps:
-    """The steps that a machine's command writes to `staging/raw/progress.jsonl`."""
+    """Reads the steps that a machine's command writes to `staging/raw/progress.jsonl`."""
 
     def __init__(self, staging: Path) -> None:
         self._file = staging / "raw" / "progress.jsonl"
         self._read_bytes = 0
 
     def new(self) -> Iterator[Step]:
-        """Those since the last call."""
+        """The steps since the last call."""
         if not self._file.exists():
             return
         with self._file.open("rb") as file:
@@ -70,8 +70,8 @@ class Steps:
             yield Step(row["time_s"], row["step"], row["done_s"], row["of_s"])
 
 
-def told_error(staging: Path) -> TestbedError | None:
-    """The error with which the command said it ended, if it did."""
+def reported_error(staging: Path) -> TestbedError | None:
+    """The error that the command reported in `error.txt`, if it did."""
     error = staging / "error.txt"
     return TestbedError(error.read_text().strip()) if error.exists() else None
 

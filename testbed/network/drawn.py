@@ -1,4 +1,4 @@
-"""The network that a seed draws for a scenario, with what it was drawn from."""
+"""The network that a seed draws for a scenario, with its sources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from functools import cached_property
 
 from testbed.network.bandwidth_weights import Totals, bandwidth_weights
 from testbed.network.consensus import Consensus
-from testbed.network.model import RELAY_CLASSES, Network
 from testbed.network.places import Places
 from testbed.network.routes import Routes
+from testbed.plan.network import RELAY_CLASSES, Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,9 +16,9 @@ class Drawn:
     """A drawn network.
 
     Attributes:
-        scenario: the name of its file.
-        consensus, places: what it was drawn from.
-        traffic_by_client: the model of each client.
+        scenario: the name of the scenario's file.
+        consensus, places: the sources of the network.
+        traffic_by_client: each client's traffic model.
     """
 
     scenario: str
@@ -30,12 +30,12 @@ class Drawn:
 
     @cached_property
     def routes(self) -> Routes:
-        """The ways through it."""
+        """The routes through the network."""
         return Routes(self.network)
 
     @property
     def bandwidth_weights(self) -> Mapping[str, int]:
-        """Those that an authority computes of its relays; see `bandwidth_weights`."""
+        """The weights that an authority computes from its relays; see `bandwidth_weights`."""
         weights = {one: 0 for one in RELAY_CLASSES}
         for relay in self.network.of_kind("relay"):
             weights[relay.relay_class] += relay.weight or 0

@@ -1,4 +1,4 @@
-"""Which exits take which ports, by the summaries of exit policies in a consensus."""
+"""The ports that exits accept, by the summaries of exit policies in a consensus."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ PORTS = 65536
 
 
 def accepting(relays: pl.DataFrame, ranges: Iterable[PortRange]) -> NDArray[np.bool_]:
-    """Which relays' policies accept every port of these ranges; none whose policy is unknown."""
+    """The relays whose policies accept every port of these ranges; unknown policies accept none."""
     ranges = list(ranges)
     policies = relays["policy"].unique().drop_nulls()
     fitting = [policy for policy in policies if _accepts(policy, ranges)]

@@ -1,6 +1,6 @@
-"""Which consensuses a user means: names, files, folders and archives, in the order of time.
+"""How the consensuses that a user names are found: by name, or in files, folders and archives.
 
-Documents are read on all cores if there are several; how one is read is said in its module.
+Several documents are read on all cores; `testbed.network.consensus` reads one.
 """
 
 import multiprocessing
@@ -12,62 +12,63 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import suggestion
 from testbed.network import distilled
 from testbed.network.consensus import Consensus, parse_document, read_document
-from testbed.toml_file import suggestion
 
 Reading = tuple[str, Path | bytes]
-"""A consensus's name and where it is: a file, or the content of an archive's member."""
+"""A consensus's name, and its file or the content of an archive's member."""
 
 _READ_AT_ONCE = 64
-"""So that an archive of a month's documents, 2 GB, is never in memory as a whole."""
+"""The most documents in memory, as an archive of a month has 2 GB."""
 
 
 def read_consensuses(
-    said: Sequence[str], tell: Callable[[int], None] = lambda _: None
+    names: Sequence[str], tell: Callable[[int], None] = lambda _: None
 ) -> list[Consensus]:
-    """The consensuses that these words mean, in the order of time.
+    """Read the consensuses that a user names, in the order of time.
 
     Args:
-        said: names of the project's, or paths of documents, of distilled ones, of folders of
-            either, or of tar archives of documents; without any, all that come with the project.
-        tell: is called with how many have been read.
+        names: names of consensuses that come with the project, or paths of documents, of distilled
+            ones, of folders with either, or of tar archives of documents; if empty, all that come
+            with the project.
+        tell: called with the number of consensuses read so far.
 
     Raises:
-        InputError: one of them is none, can't be read, or is damaged.
+        InputError: a name is unknown, or a file can't be read or is damaged.
     """
-    if not said:
-        said = distilled.names()
-        if not said:
-            raise InputError(f"{distilled.CONSENSUSES} is empty: say which consensus to read")
-    readings = chain.from_iterable(map(_readings, said))
+    if not names:
+        names = distilled.names()
+        if not names:
+            raise InputError(f"{distilled.CONSENSUSES} is empty: name a consensus to read")
+    readings = chain.from_iterable(map(_readings, names))
     found: list[Consensus] = []
-    with _executor_for(said) as executor:
+    with _executor_for(names) as executor:
         while some := list(islice(readings, _READ_AT_ONCE)):
             read = executor.map(_read, some) if executor else map(_read, some)
             for consensus in read:
                 found.append(consensus)
                 tell(len(found))
     if not found:
-        raise InputError(f"there is no consensus in {', '.join(said)}")
+        raise InputError(f"there is no consensus in {', '.join(names)}")
     return sorted(found, key=lambda consensus: consensus.valid_after)
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def processes() -> ProcessPoolExecutor:
-    """Processes for all cores; fresh ones, as Polars's threads don't survive a fork."""
+    """Start processes for all cores: fresh ones, as Polars's threads don't survive a fork."""
     return ProcessPoolExecutor(cores(), mp_context=multiprocessing.get_context("spawn"))
 
 
 @contextmanager
-def _executor_for(said: Sequence[str]) -> Iterator[Executor | None]:
-    """Processes where documents are several: starting them takes as long as reading one."""
-    documents = [one for one in said if one not in distilled.names()]
+def _executor_for(names: Sequence[str]) -> Iterator[Executor | None]:
+    """Processes if there are several documents, as starting them takes as long as reading one."""
+    documents = [one for one in names if one not in distilled.names()]
     if cores() == 1 or (len(documents) < 3 and not any(map(_holds_many, documents))):
         yield None
         return
@@ -75,15 +76,15 @@ def _executor_for(said: Sequence[str]) -> Iterator[Executor | None]:
         yield executor
 
 
-def _holds_many(said: str) -> bool:
-    return Path(said).is_dir() or ".tar" in said
+def _holds_many(name: str) -> bool:
+    return Path(name).is_dir() or ".tar" in name
 
 
-def _readings(said: str) -> Iterator[Reading]:
-    if said in distilled.names():
-        yield said, distilled.CONSENSUSES / f"{said}{distilled.SUFFIX}"
+def _readings(name: str) -> Iterator[Reading]:
+    if name in distilled.names():
+        yield name, distilled.CONSENSUSES / f"{name}{distilled.SUFFIX}"
         return
-    path = Path(said).expanduser()
+    path = Path(name).expanduser()
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file() and _may_be_one(file))
         for file in files:
@@ -92,7 +93,7 @@ def _readings(said: str) -> Iterator[Reading]:
         yield from _in_file(path)
     else:
         raise InputError(
-            f'there is no consensus "{said}": give a name, a file or a folder;'
+            f'there is no consensus "{name}": give a name, a file or a folder;'
             f" {suggestion(path.name, distilled.names())}"
         )
 

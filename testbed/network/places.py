@@ -1,7 +1,7 @@
-"""Places of the real world as networks need them: users, rates, and round trips between them.
+"""Places of the real world: their users, their rates, and the round trips between them.
 
-A place is a country, as that is what is known of users, relays and round trips alike. The files are
-in places/, which says where they are from; `testbed.network.distilled_places` makes them.
+A place is a country, the one unit in which users, relays and round trips are all known. The files
+are in places/, whose README names the sources; `testbed.network.distilled_places` makes them.
 """
 
 import csv
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from testbed.addresses import MOST_SITES
-from testbed.errors import InputError, reason_of
-from testbed.toml_file import PROJECT, label, shown
+from testbed.basics.errors import InputError, reason_of
+from testbed.basics.toml_file import PROJECT, label, shown
+from testbed.plan.addresses import MOST_SITES
 
 PLACES = PROJECT / "places"
 
@@ -37,23 +37,23 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     RELAY_RATES: ("weight", "rate_bit_per_s"),
     LAND: ("latitude_deg", "longitude_deg"),
 }
-"""Of each file; countries are two letters, lower case.
+"""The columns of each file; countries are two letters, lower case.
 
-- countries.csv: its share of Tor's users, what a user's access carries, its largest city.
-- round-trips.csv: between two countries, or within one where both are the same.
-- relay-rates.csv: what a relay of a consensus weight carries; both rise from line to line.
+- countries.csv: a country's share of Tor's users, the rates of a user's access, its largest city.
+- round-trips.csv: the round trip between two countries, or within one if both are the same.
+- relay-rates.csv: the rate of a relay by its consensus weight; both rise from line to line.
 - land.csv: points where people live, for maps.
 """
 
 LAND_GRID_DEG = 0.5
-"""How far apart the points of land.csv are."""
+"""The distance between the points of land.csv."""
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Country:
-    """A place; the coordinates are those of its largest city."""
+    """A place, with the coordinates of its largest city."""
 
     code: str
     users_share: float
@@ -69,9 +69,10 @@ class Places:
     """All places of a folder.
 
     Attributes:
-        countries: by their codes, in the order of these.
-        round_trips_ms: by the two countries in the order of their codes; each has one of its own.
-        relay_rates: pairs of a consensus weight and what such a relay carries, in bit/s.
+        countries: the countries by code, in the order of codes.
+        round_trips_ms: the round trips by pair of countries, in the order of their codes; each
+            country has one within itself.
+        relay_rates: pairs of a consensus weight and the rate of such a relay, in bit/s.
         land: latitude and longitude of points where people live.
     """
 
@@ -85,9 +86,9 @@ class Places:
     def access_delay_ms(self) -> Mapping[str, float]:
         """The one-way delay between a node and its site's router, by country.
 
-        Two nodes of a country are a round trip within it apart, four times this delay. Where it
-        is nearer to another country than within itself, as means of large countries are, this is
-        what counts, so that no link between two sites has to be shorter than nothing.
+        It is a quarter of the round trip within the country, as that has four such links. If the
+        round trip to another country is shorter, as for some large countries, that counts instead;
+        otherwise a link between two sites would need a negative delay.
         """
         least = {code: self.round_trips_ms[code, code] for code in self.countries}
         for (first, second), round_trip_ms in self.round_trips_ms.items():
@@ -96,9 +97,9 @@ class Places:
         return {code: round_trip_ms / 4 for code, round_trip_ms in least.items()}
 
     def site_delay_ms(self, first: str, second: str) -> float | None:
-        """The one-way delay between the routers of two countries; None if nothing tells.
+        """The one-way delay between the routers of two countries; None if it is unknown.
 
-        With the access links of both it is half the round trip between the countries.
+        With the access links of both it adds up to half the round trip between the countries.
         """
         one, other = sorted((first, second))
         if (one, other) not in self.round_trips_ms:
@@ -107,9 +108,10 @@ class Places:
         return max(self.round_trips_ms[one, other] / 2 - access_ms, 0.0)
 
     def relay_rate_bit_per_s(self, weight: int) -> int:
-        """What a relay of this consensus weight carries, interpolated on logarithmic axes.
+        """The rate of a relay with this consensus weight, interpolated on logarithmic axes.
 
-        Below the least known weight the rate is that one's, above the greatest it rises with it.
+        Below the least known weight the rate is constant; above the greatest it is proportional to
+        the weight.
         """
         weights, rates = np.log(np.array(self.relay_rates)).T
         place = math.log(weight)
@@ -117,16 +119,16 @@ class Places:
 
 
 def read_places(folder: Path = PLACES) -> Places:
-    """The places that a folder's files tell of.
+    """Read the places in a folder's files.
 
     Raises:
-        InputError: a file can't be read, or says something that can't be; the line is named.
+        InputError: a file can't be read, or has an impossible value, with the line.
     """
     countries = {country.code: country for country in _rows(folder / COUNTRIES, _country)}
     if len(countries) > MOST_SITES:
         raise InputError(
-            f"{label(folder / COUNTRIES)}: has {len(countries)} countries: there are addresses for"
-            f" {MOST_SITES}"
+            f"{label(folder / COUNTRIES)}: has {len(countries)} countries: there are only"
+            f" addresses for {MOST_SITES}"
         )
     total = math.fsum(country.users_share for country in countries.values())
     if abs(total - 1) > 1e-4:
@@ -158,7 +160,7 @@ def read_places(folder: Path = PLACES) -> Places:
 
 
 def _rows(path: Path, read: Callable[[list[str]], Any]) -> Iterator[Any]:
-    """What each line means, after the first, which names the columns."""
+    """Read each line after the first, which must name the columns."""
     columns = list(COLUMNS[path.name])
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -206,7 +208,7 @@ def _degrees(text: str, most: int) -> float:
 
 def _code(text: str) -> str:
     if len(text) != 2 or text != text.lower():
-        raise ValueError(f'{shown(text)} is no country: write two letters, such as "de"')
+        raise ValueError(f'{shown(text)} is not a country: write two letters, such as "de"')
     return text
 
 
@@ -216,5 +218,5 @@ def _number(text: str, least: float, most: float) -> float:
     except ValueError:
         number = math.nan
     if not least <= number <= most:
-        raise ValueError(f"{shown(text)} is no number from {least:g} to {most:g}")
+        raise ValueError(f"{shown(text)} is not a number from {least:g} to {most:g}")
     return number

@@ -1,59 +1,44 @@
-"""How likely each relay is to be chosen in each position of a circuit, by a consensus's weights.
-
-The weights' names are dir-spec's ("bandwidth-weights"): the position's letter (g, m, e), then that
-of the relay's class (g: guard, e: exit, d: both, m: neither). How Tor uses them: path-spec,
-"Weighting node selection", and compute_weighted_bandwidths() in its node_select.c.
-"""
-
-from collections.abc import Mapping
-from typing import Literal
+"""The probability that a relay is chosen for a position of a circuit, by a consensus's weights."""
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
 from testbed.network.consensus import Consensus
+from testbed.plan.network import RelayClass
+from testbed.plan.positions import FULL_WEIGHT, WEIGHT_BY_CLASS, Position
 
-Position = Literal["guard", "middle", "exit"]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-FULL_WEIGHT = 10000
-"""What a weight of 1 is written as."""
-
-_UNUSED = ""
-_WEIGHT_BY_CLASS: Mapping[Position, tuple[str, str, str, str]] = {
-    "guard": ("Wgm", "Wgg", _UNUSED, "Wgd"),
-    "middle": ("Wmm", "Wmg", "Wme", "Wmd"),
-    "exit": ("Wem", "Weg", "Wee", "Wed"),
-}
-"""By class, in the order of `relay_classes`. There is no weight for an exit as guard: 0 in Tor."""
+_IN_ORDER: tuple[RelayClass, ...] = ("middle", "guard", "exit", "both")
+"""The classes in the order of `relay_classes`."""
 
 
 def relay_classes(relays: pl.DataFrame) -> NDArray[np.int64]:
-    """The class of each relay: 0 neither, 1 guard, 2 exit, 3 both. A BadExit is no exit."""
+    """The class of each relay: 0 neither, 1 guard, 2 exit, 3 both. A BadExit is not an exit."""
     exits = mask(relays, "exit") & ~mask(relays, "bad_exit")
     return mask(relays, "guard") + 2 * exits.astype(np.int64)
 
 
 def mask(relays: pl.DataFrame, flag: str) -> Mask:
-    """Which relays have the flag, by its column."""
+    """The relays that have a flag, by its column."""
     return relays[flag].to_numpy().astype(np.bool_)
 
 
 def probabilities(consensus: Consensus, position: Position, among: Mask | None = None) -> Floats:
-    """Each relay's probability of being chosen in this position; they sum up to 1.
+    """Each relay's probability of being chosen for a position; they add up to 1.
 
-    As in Tor, all classes weigh the same where the consensus has no bandwidth weights, and relays
-    are equally likely where none of them has any weight.
+    As in Tor, all classes have the same weight if the consensus has no bandwidth weights, and all
+    relays are equally likely if none has any weight.
 
     Args:
-        among: which relays may be chosen at all; otherwise those with the flag as guard and exit,
-            and all of them as middle.
+        among: the relays that may be chosen; by default those with the position's flag as guard or
+            exit, and all of them as middle.
 
     Raises:
-        InputError: there is no such relay.
+        InputError: no relay may be chosen.
     """
     classes = relay_classes(consensus.relays)
     if among is None:
@@ -61,15 +46,15 @@ def probabilities(consensus: Consensus, position: Position, among: Mask | None =
         among = (classes & wanted) == wanted
     if not among.any():
         raise InputError(f"{consensus.name}: no relay can be {position}")
-    by_class = [_weight(consensus, name) for name in _WEIGHT_BY_CLASS[position]]
+    by_class = [_weight(consensus, WEIGHT_BY_CLASS[position][one]) for one in _IN_ORDER]
     weights = consensus.relays["weight"].to_numpy() * np.array(by_class)[classes] * among
     if not weights.any():
         weights = among.astype(np.float64)
     return np.asarray(weights / weights.sum())
 
 
-def _weight(consensus: Consensus, name: str) -> float:
-    if name == _UNUSED:
+def _weight(consensus: Consensus, name: str | None) -> float:
+    if name is None:
         return 0.0
     if not consensus.bandwidth_weights:
         return 1.0

@@ -1,13 +1,13 @@
-"""Networks drawn from a consensus by a seed: relays of each class, users' and servers' countries.
+"""Networks drawn from a consensus by a seed: relays of each class, users and servers by country.
 
 The method is tornettools' (Jansen, Tracey, Goldberg: Once is Never Enough, USENIX Security 2021,
-section 4): relays of each class (guard, exit, both, neither) as there are in the whole network,
-taken from bins of the relays sorted by weight. There each bin gives its median, of relays drawn
-from a month, which weighs less than the mean. Here it gives any of its relays, and of several sets
-drawn so that one stays whose weight is nearest to the class's share: a network of few relays would
-else have one slow exit, or one that is half of it all.
+section 4): each class (guard, exit, both, neither) has the same share of relays as in the whole
+network, and they come from bins of the relays sorted by weight. In tornettools each bin gives its
+median relay, of a month's, whose weight is below the mean. Here it gives any of its relays; of
+several sets drawn in this way, the one stays whose weight is nearest to the class's share.
+Otherwise a network of few relays could have one slow exit, or one that has half of all weight.
 
-Every draw is a hash of the seed and of what is drawn: nothing depends on the order of draws.
+Every draw is a hash of the seed and of its purpose, so nothing depends on the order of draws.
 """
 
 from bisect import bisect
@@ -20,45 +20,35 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
+from testbed.basics.seeds import derived_seed
+from testbed.basics.toml_file import label, shown
 from testbed.network.consensus import Consensus
-from testbed.network.model import (
-    HOPS,
-    RELAY_CLASSES,
-    Flag,
-    Kind,
-    Link,
-    Network,
-    Node,
-    Shape,
-    Site,
-)
 from testbed.network.places import ROUND_TRIPS, Places
 from testbed.network.positions import relay_classes
 from testbed.network.routes import Routes
-from testbed.queue_disciplines import FIFO
-from testbed.seeds import derived_seed
-from testbed.toml_file import label, shown
+from testbed.plan.network import HOPS, RELAY_CLASSES, Flag, Kind, Link, Network, Node, Shape, Site
+from testbed.plan.queue_disciplines import FIFO
 
 SERVER_RATE_BIT_PER_S = 1_000_000_000
-"""Of servers and authorities, so that they are no bottleneck: tornettools' servers have as much."""
+"""The rate of servers and authorities, as in tornettools, so they are no bottleneck."""
 
 _LEAST_RATE_BIT_PER_S = 1000
-"""Of a relay, as of the links of other scenarios."""
+"""The least rate of a relay, as of the links of other scenarios."""
 
 _FRACTION_BITS = 53
-"""Of a draw between 0 and 1: as many as a float holds."""
+"""The bits of a draw between 0 and 1: as many as a float holds."""
 
 _SETS = 32
-"""Of relays drawn for a class, of which one stays."""
+"""The sets of relays drawn for a class, of which one stays."""
 
 _FLAGS: Mapping[int, tuple[Flag, ...]] = {1: ("guard",), 2: ("exit",), 3: ("guard", "exit"), 0: ()}
-"""By the numbers of `relay_classes`; in the order of `RELAY_CLASSES`."""
+"""Flags by the numbers of `relay_classes`, in the order of `RELAY_CLASSES`."""
 
 Key = TypeVar("Key")
 Numbers = NDArray[np.int64]
 Draw = Callable[..., float]
-"""A number in [0, 1) for a purpose and whose it is: that of a seed."""
+"""Draws a number in [0, 1) by the seed, for a purpose and the names of what it is for."""
 
 
 def draw_network(
@@ -78,42 +68,46 @@ def draw_network(
     """Draw a network.
 
     Args:
-        consensus: with the countries of its relays.
-        relays, clients, servers, authorities: how many.
+        consensus: a consensus with the countries of its relays.
+        relays, clients, servers, authorities: their numbers.
         relay_rates: the share of its rate that each relay has.
         loss: the share of packets lost in each direction of each link between two sites.
-        queue_discipline: of the hosts' own links.
-        queue_packets: of each link.
+        queue_discipline: the discipline of the hosts' own links.
+        queue_packets: the queue of each link.
 
     Raises:
-        InputError: the consensus has too few relays, none that can be guard or exit, or tells no
-            countries; or so few are drawn that there is no circuit, or a site without a way to
-            another one; or a relay's rate would be below the least possible.
+        InputError: the consensus has too few relays, none that can be guard or exit, or no
+            countries; the network has too few relays for a circuit, or a site without a route to
+            another one; or a relay's rate would be too low.
     """
 
     def draw(purpose: str, *of: str) -> float:
         bits = derived_seed(seed, f"network {purpose}", *of, bits=_FRACTION_BITS)
         return float(bits / 2**_FRACTION_BITS)
 
-    of_relays = _draw_relays(consensus, places, relays, relay_rates, draw)
-    if sum(bool(relay.flags) for relay in of_relays) < 2:
-        raise InputError(
-            f"relays = {relays}: only one of those drawn is guard or exit, and no relay is twice in"
-            " a circuit: take more"
-        )
+    drawn_relays = _draw_relays(consensus, places, relays, relay_rates, draw)
     nodes = [
-        *of_relays,
+        *drawn_relays,
         *_draw_users(places, "client", clients, draw),
         *_draw_users(places, "server", servers, draw),
-        *_draw_authorities(of_relays, authorities, draw),
+        *_draw_authorities(drawn_relays, authorities, draw),
     ]
+    network = _linked(nodes, places, loss, queue_discipline, queue_packets)
+    _check_routes(network, places)
+    return network
+
+
+def _linked(
+    nodes: Sequence[Node], places: Places, loss: float, queue_discipline: str, queue_packets: int
+) -> Network:
+    """The network of these nodes: with sites, their routers, and all links."""
     codes = sorted({node.country for node in nodes if node.country})
     sites = [_site(places, code) for code in codes]
     routers = [
         Node(name=site.router, kind="router", site=site.name, country=site.country)
         for site in sites
     ]
-    network = Network(
+    return Network(
         nodes=(*nodes, *routers),
         links=(
             *(_access_link(node, places, queue_discipline, queue_packets) for node in nodes),
@@ -121,17 +115,15 @@ def draw_network(
         ),
         sites=tuple(sites),
     )
-    _check_ways(network, places)
-    return network
 
 
 def traffic_by_client(
     shares: Mapping[str, float], clients: Sequence[str], seed: int
 ) -> dict[str, str]:
-    """Each client's traffic model: exactly these shares of the clients, which ones by the seed.
+    """Each client's traffic model: exactly these shares of the clients, chosen by the seed.
 
     Args:
-        shares: of each model; they sum up to 1.
+        shares: each model's share; they add up to 1.
     """
     counts = shared_out(len(clients), shares)
     shuffled = sorted(clients, key=lambda name: derived_seed(seed, "network traffic", name))
@@ -141,7 +133,7 @@ def traffic_by_client(
 
 
 def shared_out(count: int, shares: Mapping[Key, float], least: int = 0) -> dict[Key, int]:
-    """So many things shared out in whole numbers: one by one to whom most is still due."""
+    """Share out `count` things in whole numbers, one at a time to the key with most still due."""
     total = sum(shares.values())
     given = dict.fromkeys(shares, least)
     for _ in range(count - least * len(shares)):
@@ -151,7 +143,7 @@ def shared_out(count: int, shares: Mapping[Key, float], least: int = 0) -> dict[
 
 
 def drawable(consensus: Consensus, places: Places) -> pl.DataFrame:
-    """The relays that may be drawn: those with a weight, in a country that is a place."""
+    """The relays that may be drawn: those with a weight, in a country with a place."""
     return consensus.relays.filter(
         pl.col("weight") > 0, pl.col("country").is_in(list(places.countries))
     )
@@ -171,6 +163,11 @@ def _draw_relays(
         aim = weights[members].sum() * count / relays.height
         chosen = _draw_class(members, weights, of_class, aim, partial(draw, "relay", str(number)))
         drawn += [(number, one) for one in chosen]
+    if sum(bool(_FLAGS[number]) for number, _ in drawn) < 2:
+        raise InputError(
+            f"relays = {count}: only one of those drawn is guard or exit, and a circuit has no"
+            " relay twice: take more"
+        )
     nodes: list[Node] = []
     for place, (number, one) in enumerate(drawn, start=1):
         country, weight = relays["country"][one], int(weights[one])
@@ -192,11 +189,11 @@ def _relay_rate(places: Places, weight: int, share: float) -> int:
 def _draw_class(
     members: Numbers, weights: Numbers, count: int, aim: float, draw: Draw
 ) -> list[int]:
-    """One relay of each of so many bins; of some such sets that whose weight is nearest the aim.
+    """Draw a relay from each of `count` bins; of `_SETS` such sets, return the nearest to the aim.
 
     Args:
         members: the numbers of the class's relays.
-        weights: of all relays, by their numbers.
+        weights: the weights of all relays, by number.
         aim: the total weight that the class should have.
     """
     ordered = members[np.argsort(weights[members], kind="stable")[::-1]]
@@ -211,8 +208,8 @@ def _draw_class(
 def _check_relays(consensus: Consensus, sizes: Mapping[int, int], count: int) -> None:
     if consensus.relays["country"].null_count() == consensus.relays.height:
         raise InputError(
-            f"consensus = {shown(consensus.name)}: tells no relay's country: make a file of it that"
-            " does by ./run.py distil --geoip FILE, and name that"
+            f"consensus = {shown(consensus.name)}: has no relays' countries: make a file of it that"
+            " has them by ./run.py distil --geoip FILE, and name that"
         )
     for flag, number in (("Guard", 1), ("Exit", 2)):
         if not sizes[number] and not sizes[3]:
@@ -223,7 +220,7 @@ def _check_relays(consensus: Consensus, sizes: Mapping[int, int], count: int) ->
     if count > sum(sizes.values()):
         raise InputError(
             f"relays = {count}: the consensus {consensus.name} has {sum(sizes.values())} with a"
-            " weight and a known country: take at most so many"
+            " weight and a known country: take at most that many"
         )
     if count < (classes := sum(size > 0 for size in sizes.values())):
         raise InputError(
@@ -231,11 +228,11 @@ def _check_relays(consensus: Consensus, sizes: Mapping[int, int], count: int) ->
             f" {', '.join(RELAY_CLASSES)}"
         )
     if count < HOPS:
-        raise InputError(f"relays = {count}: a circuit has {HOPS} of them: take at least so many")
+        raise InputError(f"relays = {count}: a circuit has {HOPS} of them: take at least that many")
 
 
 def _draw_users(places: Places, kind: Kind, count: int, draw: Draw) -> Iterator[Node]:
-    """Clients or servers in the countries of Tor's users, by their shares."""
+    """Draw clients or servers in the countries of Tor's users, by their shares."""
     countries = list(places.countries.values())
     ends = list(accumulate(country.users_share for country in countries))
     for number in range(1, count + 1):
@@ -248,7 +245,7 @@ def _draw_users(places: Places, kind: Kind, count: int, draw: Draw) -> Iterator[
 
 
 def _draw_authorities(relays: Sequence[Node], count: int, draw: Draw) -> Iterator[Node]:
-    """Each where one of the relays is."""
+    """Draw authorities, each in the country of one of the relays."""
     for number in range(1, count + 1):
         where = relays[int(draw("authority", str(number)) * len(relays))].country or ""
         yield _node("authority", number, where, SERVER_RATE_BIT_PER_S, SERVER_RATE_BIT_PER_S)
@@ -287,7 +284,7 @@ def _site(places: Places, code: str) -> Site:
 
 
 def _access_link(node: Node, places: Places, queue_discipline: str, queue_packets: int) -> Link:
-    """Between a node and its site's router, with the node's rates."""
+    """The link between a node and its site's router, with the node's rates."""
     delay_ms = places.access_delay_ms[node.country or ""]
     up, down = (
         Shape(
@@ -304,7 +301,7 @@ def _access_link(node: Node, places: Places, queue_discipline: str, queue_packet
 def _site_links(
     sites: Sequence[Site], places: Places, loss: float, queue_packets: int
 ) -> Iterator[Link]:
-    """Between the routers of each two sites of which the round trip is known; without a rate."""
+    """The links between the routers of sites with a known round trip; they have no rate."""
     for first, second in combinations(sites, 2):
         delay_ms = places.site_delay_ms(first.country, second.country)
         if delay_ms is not None:
@@ -313,17 +310,17 @@ def _site_links(
 
 
 def _whole_us(delay_ms: float) -> float:
-    """As netem takes it."""
+    """The delay as netem takes it, in whole microseconds."""
     return round(delay_ms, 3)
 
 
-def _check_ways(network: Network, places: Places) -> None:
+def _check_routes(network: Network, places: Places) -> None:
     without = Routes(network).unreachable()
     if without is None:
         return
     first, second = (network.node(name).country for name in without)
     raise InputError(
-        f'places = "{label(places.folder)}": {ROUND_TRIPS}: the site {first} has no way to'
+        f'places = "{label(places.folder)}": {ROUND_TRIPS}: the site {first} has no route to'
         f" {second}: add a line {first},{second},… with the round trip between them in ms, or take"
         " another seed"
     )

@@ -1,4 +1,4 @@
-"""What a drawn network is like, in numbers, and how near it is to what it was drawn from."""
+"""A drawn network in numbers, and how close it is to its consensus."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from typing import Any
 import polars as pl
 
 from testbed.network.drawn import Drawn
-from testbed.network.model import RELAY_CLASSES, Node, RelayClass
 from testbed.network.positions import relay_classes
+from testbed.plan.network import RELAY_CLASSES, Node, RelayClass
 
 
 @dataclass(frozen=True)
 class ClassSummary:
-    """Relays of one class, and what of all weight is theirs; the consensus's beside them.
+    """The relays of one class and their share of all weight, in the network and in the consensus.
 
-    Rates are None where there is no such relay.
+    Rates are None if there is no such relay.
     """
 
     relay_class: RelayClass
@@ -33,7 +33,7 @@ class ClassSummary:
 
 @dataclass(frozen=True)
 class CountrySummary:
-    """Nodes in one country; `users_percent` is the share of Tor's users by which it is drawn."""
+    """The nodes in one country; `users_percent` is its share of Tor's users."""
 
     country: str
     relays: int
@@ -61,7 +61,7 @@ class NetworkSummary:
     """A drawn network in numbers.
 
     Attributes:
-        round_trips: None where all nodes are at one site.
+        round_trips: None if all nodes are at one site.
         bandwidth_weights, consensus_bandwidth_weights: Wgg to Wed, in 1/10000.
     """
 
@@ -79,12 +79,12 @@ class NetworkSummary:
     consensus_bandwidth_weights: Mapping[str, int]
 
     def record(self) -> dict[str, Any]:
-        """For programs."""
+        """The summary as plain data, for programs."""
         return asdict(self)
 
 
 def summary(drawn: Drawn) -> NetworkSummary:
-    """The numbers of a drawn network."""
+    """Summarise a drawn network."""
     network = drawn.network
     return NetworkSummary(
         scenario=drawn.scenario,
@@ -104,7 +104,7 @@ def summary(drawn: Drawn) -> NetworkSummary:
 
 @dataclass(frozen=True)
 class OverSeeds:
-    """A figure over the networks of several seeds, and the consensus's own."""
+    """A number of the consensus, and its spread over the networks of several seeds."""
 
     figure: str
     consensus: float
@@ -115,7 +115,7 @@ class OverSeeds:
 
 
 def over_seeds(summaries: Sequence[NetworkSummary]) -> list[OverSeeds]:
-    """Shares of weight by class and bandwidth weights over seeds, at least two of one scenario."""
+    """Shares of weight by class, and bandwidth weights, over at least two seeds of a scenario."""
     figures = [_figures(one) for one in summaries]
     found = []
     for figure, (_, consensus) in figures[0].items():
@@ -127,7 +127,7 @@ def over_seeds(summaries: Sequence[NetworkSummary]) -> list[OverSeeds]:
 
 
 def _figures(of: NetworkSummary) -> dict[str, tuple[float, float]]:
-    """What the drawn network has, and what the consensus has, by the figure's name."""
+    """Numbers of the drawn network and of the consensus, by name."""
     shares = {
         f"{one.relay_class}, % of the weight": (one.weight_percent, one.consensus_weight_percent)
         for one in of.classes
@@ -141,7 +141,7 @@ def _figures(of: NetworkSummary) -> dict[str, tuple[float, float]]:
 
 
 SHOWN_WEIGHTS = ("Wgg", "Wgd", "Wmg", "Wmd", "Wme", "Wee", "Wed")
-"""The bandwidth weights that the others follow from."""
+"""The bandwidth weights that determine the others."""
 
 
 def _class_summary(drawn: Drawn, relay_class: RelayClass) -> ClassSummary:
@@ -163,7 +163,7 @@ def _class_summary(drawn: Drawn, relay_class: RelayClass) -> ClassSummary:
 
 
 def _countries(drawn: Drawn) -> tuple[CountrySummary, ...]:
-    """Those with most nodes first."""
+    """The countries, those with most nodes first."""
     network = drawn.network
     by_kind = {
         kind: Counter(node.country for node in network.of_kind(kind))
@@ -190,7 +190,7 @@ def _countries(drawn: Drawn) -> tuple[CountrySummary, ...]:
 
 
 def _round_trips(drawn: Drawn) -> RoundTrips | None:
-    """Any node of a site stands for all of them: their access links have the same delay."""
+    """The round trips between sites; any node stands for its site, as access delays are equal."""
     hosts = {node.country or "": node for node in drawn.network.nodes if node.kind != "router"}
     found = sorted(
         (drawn.routes.round_trip_ms(hosts[first].name, hosts[second].name), (first, second))

@@ -1,9 +1,9 @@
-"""A run's results: from what the experiment recorded to the run directory, and back to readers.
+"""A run's results: from the experiment's record to the run directory, and back to readers.
 
-What many runs say together is the analysis's.
+`analysis` has the statistics of many runs.
 """
 
-from testbed.check import Check
+from testbed.basics.check import Check
 from testbed.results.directory import (
     PATCHES,
     keep_failed,
@@ -16,7 +16,6 @@ from testbed.results.directory import (
 )
 from testbed.results.manifest import MachineFacts
 from testbed.results.run import Run, read_run
-from testbed.results.show import print_summary
 from testbed.results.summary import Summary
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "keep_failed",
     "keep_patches",
     "kept_patch",
-    "print_summary",
     "publish",
     "read_run",
     "remove_left_overs",

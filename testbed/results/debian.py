@@ -1,7 +1,7 @@
-"""What of this Debian system a run used: the libraries of its Tor, and packages of the guest.
+"""The parts of this Debian system that a run used: its Tor's libraries, and the guest's packages.
 
-The guest's root is the host's, so that these are the host's. What is needed at all is said in
-`setup.packages`.
+The guest's root file system is the host's, so these are the host's. `setup.packages` has what the
+testbed needs.
 """
 
 import os
@@ -27,19 +27,19 @@ GUEST_PACKAGES = (
     "tcpdump",
     "util-linux",
 )
-"""Whose programs a run starts: each system call of theirs can move its clock."""
+"""Packages whose programs a run starts: each of their system calls can advance its clock."""
 
 _LOADED = re.compile(r"(\S+) => (/\S+)")
 
 
 def libraries(program: Path) -> dict[str, str]:
-    """Whose the shared libraries are that a program loads here, by their names.
+    """The packages of the shared libraries that a program loads here.
 
     Returns:
-        Such as "libc.so.6": "libc6 2.36-9"; of a library of no package "sha256 …". Empty of a
-        program without any.
+        Package and version by library, such as "libc.so.6": "libc6 2.36-9", or "sha256 …" for a
+        library without a package. Empty if the program loads none.
     """
-    loaded = dict(_LOADED.findall(_said("ldd", str(program))))
+    loaded = dict(_LOADED.findall(_output("ldd", str(program))))
     owners = _owners(loaded.values())
     versions = package_versions(owners.values())
     return {
@@ -51,31 +51,31 @@ def libraries(program: Path) -> dict[str, str]:
 
 
 def package_versions(names: Iterable[str] = GUEST_PACKAGES) -> dict[str, str]:
-    """The versions of those packages that are installed."""
+    """The versions of those of the packages that are installed."""
     if not (wanted := sorted(set(names))):
         return {}
     layout = "--showformat=${db:Status-Status} ${Package} ${Version}\\n"
-    rows = (line.split() for line in _said("dpkg-query", "--show", layout, *wanted).splitlines())
+    rows = (line.split() for line in _output("dpkg-query", "--show", layout, *wanted).splitlines())
     return {row[1]: row[2] for row in rows if row[0] == "installed"}
 
 
 def _owners(paths: Iterable[str]) -> dict[str, str]:
-    """The package of each path that one has.
+    """The package of each path that belongs to one.
 
-    It may know a file in /usr/lib as one in /lib, or the other way round.
+    dpkg may know a file in /usr/lib as one in /lib, or the other way round.
     """
     known_as = {
         name: path for path in paths for name in (path, path.removeprefix("/usr"), f"/usr{path}")
     }
     if not known_as:
         return {}
-    lines = _said("dpkg-query", "--search", *known_as).splitlines()
+    lines = _output("dpkg-query", "--search", *known_as).splitlines()
     found = (line.rpartition(": ") for line in lines)
     return {known_as[path]: owner.partition(":")[0] for owner, _, path in found if path in known_as}
 
 
-def _said(*command: str) -> str:
-    """What a program printed; it may have failed at some of its arguments, or not be there."""
+def _output(*command: str) -> str:
+    """The output of a program, which may be missing or fail for some of its arguments."""
     try:
         answer = subprocess.run(
             command,

@@ -1,6 +1,6 @@
-"""The run directory: written beside its place, then there as a whole; or kept as a failure.
+"""The run directory: written beside its destination, then moved there; or kept as a failure.
 
-What is in its files is said in tables, summary, checks and manifest; reading it back in run.
+Other modules of this room make the contents of its files; `results.run` reads it back.
 """
 
 import gzip
@@ -15,20 +15,22 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from testbed.check import Check
-from testbed.errors import TestbedError, reason_of
-from testbed.plan_model import Patch, Plan
-from testbed.results.checks import computed_checks, queue_drops
+from testbed.basics.errors import TestbedError, reason_of
+from testbed.plan.model import Patch, Plan
+from testbed.results.checks import computed_checks
 from testbed.results.fingerprint import Contents
+from testbed.results.link_directions import queue_drops
 from testbed.results.manifest import FINGERPRINT, MANIFEST, SHA256, MachineFacts, manifest
+from testbed.results.processors import busy_processors
+from testbed.results.recorded import Recorded, read_recorded
 from testbed.results.summarising import summary_parts
 from testbed.results.summary import ERROR, SUMMARY, Cost, Summary
-from testbed.results.tables import SCHEMAS, Recorded, read_recorded
+from testbed.results.tables import SCHEMAS
 from testbed.results.values import delivered_mb
 from testbed.setup.sources import sha256_of
 
 EXCHANGED = ("plan.json", "command", "mounts.json", "guest_init.py", "status")
-"""What passes between runner and machine; the manifest has the plan, too."""
+"""Files that runner and machine exchange; the manifest has the plan, too."""
 
 PATCHES = "patches"
 """The folder of the variant's patches, as they were when the run began."""
@@ -36,20 +38,20 @@ PATCHES = "patches"
 MOST_NOTES = 50
 _UNPUBLISHED_SUMMARY = "summary.unpublished.json"
 _LOCK_SUFFIX = ".lock"
-# What of raw/ is in the tables and the summary; the rest is kept among the logs.
+# The files in raw/ that tables and summary contain; the rest is kept with the logs.
 _CONVERTED = {f"{name}.jsonl" for name in SCHEMAS} | {"checks.jsonl"}
 
 
 @contextmanager
 def staging(destination: Path) -> Iterator[Path]:
-    """A directory beside `destination`, on the same file system, for a run while it is written.
+    """A directory beside `destination`, on the same file system, in which a run is written.
 
-    It is ours as long as the context lasts: a lock says so, which ends with the process however
-    that ends. What is then neither published nor kept as a failure is removed. What runs that
-    were killed have left for the same destination is removed first.
+    Within the context a lock marks it as ours; the lock ends with the process, however that ends.
+    Afterwards the directory is removed unless it was published or kept as a failure. Directories
+    of killed runs for the same destination are removed first.
 
     Raises:
-        TestbedError: it can't be made.
+        TestbedError: the directory can't be made.
     """
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -71,9 +73,9 @@ def staging(destination: Path) -> Iterator[Path]:
 
 
 def remove_left_overs(destination: Path) -> list[Path]:
-    """Remove the staging directories of runs that are no more; returns which."""
+    """Remove the staging directories of runs that have ended, and return those removed."""
     prefix = _staging_prefix(destination)
-    # A run may have been killed when it had its lock and not yet its directory.
+    # A run may have been killed after it made its lock and before it made its directory.
     found = {
         path.with_name(path.name.removesuffix(_LOCK_SUFFIX))
         for path in destination.parent.glob("*")
@@ -85,7 +87,7 @@ def remove_left_overs(destination: Path) -> list[Path]:
 def _removed(left_over: Path) -> bool:
     lock = _lock(left_over)
     try:
-        # The lock and not the number in the name: that may be another process's by now.
+        # By the lock: the process number in the name may be another process's by now.
         lock.acquire(timeout=0)
     except Timeout:
         return False
@@ -97,9 +99,9 @@ def _removed(left_over: Path) -> bool:
 
 
 def kept_patch(directory: Path, patch: Patch) -> Path | None:
-    """The file of a patch as a run used it; None if there is none any more.
+    """The file of a patch as a run used it; None if it no longer exists.
 
-    It is in the run directory; runs of before it was kept there may find it where it lay.
+    It is in the run directory; an older run, which lacks it, may find it where it was.
     """
     for file in (directory / PATCHES / patch.name, patch.file()):
         with suppress(OSError):
@@ -109,10 +111,10 @@ def kept_patch(directory: Path, patch: Patch) -> Path | None:
 
 
 def keep_patches(staging: Path, plan: Plan) -> None:
-    """Put the variant's patches beside the results, so that they are there to be read for good.
+    """Copy the variant's patches into the run directory, where they stay readable.
 
     Raises:
-        OSError: one can't be read any more, or the disk refuses.
+        OSError: one can't be read any more, or a copy can't be written.
     """
     folder = staging / PATCHES
     for patch in plan.tor.patches:
@@ -121,14 +123,14 @@ def keep_patches(staging: Path, plan: Plan) -> None:
 
 
 def write_results(staging: Path, plan: Plan, facts: MachineFacts) -> Summary:
-    """Turn what an experiment recorded in `staging` into the files of a run directory.
+    """Turn an experiment's record in `staging` into the files of a run directory.
 
     `raw/` becomes tables and the summary and is removed; logs and captures are compressed. The
     summary gets its name last: a directory that lacks it is not finished.
 
     Raises:
-        TestbedError: the record is not whole.
-        OSError: the disk refuses.
+        TestbedError: the record is incomplete.
+        OSError: a file can't be written.
     """
     recorded = read_recorded(staging, plan)
     summary = summarize(plan, facts, recorded)
@@ -160,7 +162,7 @@ def write_results(staging: Path, plan: Plan, facts: MachineFacts) -> Summary:
 def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
     """The summary of a record; writes nothing."""
     checks = (
-        *(Check.model_validate(row) for row in recorded.checks),
+        *recorded.checks,
         *computed_checks(plan, recorded),
         *facts.checks,
     )
@@ -172,6 +174,7 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
         traffic=plan.traffic,
         seed=plan.seed,
         duration_s=plan.duration_s,
+        warm_up_s=plan.warm_up_s,
         machine=facts.machine,
         valid=not any(check.failed for check in checks),
         checks=checks,
@@ -187,10 +190,10 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
 
 
 def publish(staging: Path, destination: Path) -> None:
-    """Bring a finished staging directory to the disk, then to its place, in one step.
+    """Sync a finished staging directory to the disk, then move it to its destination at once.
 
     Raises:
-        TestbedError: `staging` is not finished, `destination` exists, or the disk refuses.
+        TestbedError: `staging` is not finished, `destination` exists, or the disk fails.
     """
     if not (staging / SUMMARY).exists():
         raise TestbedError(f"{staging} has no {SUMMARY}: the run is not finished")
@@ -204,13 +207,13 @@ def publish(staging: Path, destination: Path) -> None:
 
 
 def keep_failed(staging: Path, destination: Path, error: Exception) -> Path:
-    """Keep what a failed run has left as `<destination>.failed-<n>`, with the error in a file.
+    """Keep what a failed run left as `<destination>.failed-<n>`, with the error in a file.
 
     Returns:
-        Where it is. Nothing there looks like a finished run.
+        The directory, in which nothing looks like a finished run.
 
     Raises:
-        TestbedError: the disk refuses; says so after the error.
+        TestbedError: it can't be kept; the message has the run's error first.
     """
     try:
         (staging / ERROR).write_text(f"{error}\n", encoding="utf-8")
@@ -246,16 +249,17 @@ def _lock(staging: Path) -> FileLock:
 def _refuse_existing(destination: Path) -> None:
     # rename() would take the place of an empty directory.
     if destination.exists() or destination.is_symlink():
-        raise TestbedError(f"{destination} has come to exist meanwhile: remove it or move it away")
+        raise TestbedError(f"{destination} was made during the run: remove it or move it away")
 
 
 def _notes(plan: Plan, recorded: Recorded) -> tuple[str, ...]:
     notes = list(recorded.notes)
     if dropped := queue_drops(plan, recorded):
         notes.insert(0, dropped)
+    notes += busy_processors(recorded.tables.processors)
     round_trips = recorded.tables.round_trips
     if unanswered := round_trips["round_trip_ms"].null_count():
-        notes.append(f"{unanswered} of {round_trips.height} probes of the circuits not answered")
+        notes.append(f"{unanswered} of {round_trips.height} circuit probes not answered")
     if len(notes) > MOST_NOTES:
         left_out = len(notes) - MOST_NOTES
         notes[MOST_NOTES:] = [f"and {left_out} more: see logs/notes.jsonl.gz"]
@@ -285,7 +289,7 @@ def _compress(folder: Path) -> None:
 
 
 def _write_through(directory: Path) -> None:
-    """Bring all files and folders to the disk, lest a power cut leave a name without content."""
+    """Sync all files and folders to the disk, or a power cut could leave names without content."""
     for folder, _, files in os.walk(directory):
         for name in files:
             _sync(Path(folder, name))

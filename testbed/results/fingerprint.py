@@ -1,7 +1,7 @@
 """A run's fingerprint, one hash over its tables and its summary, and where two runs first differ.
 
-It is over what they say and not over their files' bytes: another version of polars writes the same
-rows as other bytes. Who made a run, when and with what, is the manifest's, which it leaves out.
+It covers their contents and not their files' bytes: another version of polars writes the same rows
+as other bytes. It leaves out the manifest, which says who made a run, when and with what.
 """
 
 import hashlib
@@ -13,36 +13,36 @@ from typing import Any
 
 import polars
 
-from testbed.plan_differences import leaves
+from testbed.plan.differences import leaves
 from testbed.results.summary import SUMMARY
 
 COST = "cost"
-"""The key of the summary that says how fast the host was."""
+"""The summary's key for what depends on the speed of the host."""
 
 _encoded = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a run says: its tables by name, and `summary.json`."""
+    """A run's contents: its tables by name, and `summary.json`."""
 
     tables: Mapping[str, polars.DataFrame]
     summary: Mapping[str, Any]
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of `lines`, each with a line's end."""
+        """The SHA-256 of `lines`, each followed by a newline."""
         total = hashlib.sha256()
         for line in self.lines():
             total.update(f"{line}\n".encode())
         return total.hexdigest()
 
     def lines(self) -> Iterator[str]:
-        """All of it as JSON without spaces, in ASCII.
+        """The contents as JSON without spaces, in ASCII.
 
-        Of each table, by name: its name, its columns, and its rows as they stand. Then the
-        summary's file name and the summary without `cost`, its keys sorted. A number with a point
-        has as many digits as tell it from its neighbours, as Python and JSON in general have it.
+        For each table, sorted by name: its name, its columns, and its rows in their order. Then
+        the summary's file name and the summary without `cost`, its keys sorted. A floating-point
+        number has the fewest digits that tell it from its neighbours, as usual in Python and JSON.
         """
         for name, table in sorted(self.tables.items()):
             yield name
@@ -58,9 +58,9 @@ class Difference:
 
     Attributes:
         table: its name, or that of the summary's file.
-        row: counted from 1; None of the summary, and of a column that one of both lacks.
-        column: or the summary's key, such as "checks.3.observed"; None of a row that one lacks.
-        one, other: what they have there, as JSON; `MISSING` where one has nothing.
+        row: counted from 1; None in the summary, and for a column that one of the runs lacks.
+        column: or the summary's key, such as "checks.3.observed"; None for a row that one lacks.
+        one, other: the runs' values as JSON; `MISSING` if one has none.
     """
 
     table: str
@@ -80,7 +80,7 @@ MISSING = "missing"
 
 
 def differing(one: Contents, other: Contents) -> Iterator[Difference]:
-    """The first difference of each table that differs, by name, and then of the summary."""
+    """The first difference in each table, sorted by name, and then in the summary."""
     for name in sorted({*one.tables, *other.tables}):
         nothing = polars.DataFrame()
         tables = (one.tables.get(name, nothing), other.tables.get(name, nothing))

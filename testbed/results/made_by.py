@@ -1,13 +1,14 @@
-"""What made a run, by its manifest: what runs must share to be put together, and all it ran with.
+"""The makers of a run, by its manifest: what runs must share to be combined, and all versions.
 
-What an older manifest doesn't say is "not recorded", and so the same in all of them.
+Whatever an older manifest lacks is "not recorded", and so the same in all of them.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from testbed.toml_file import PROJECT
+from testbed.basics.toml_file import PROJECT
+from testbed.setup.own_code import IN_THE_MACHINE
 
 NOT_RECORDED = "not recorded"
 
@@ -15,57 +16,32 @@ FILES = "files"
 """The key of `files_sha256` in a manifest's `project`."""
 
 SHOWN_DIGITS = 16
-"""Of a hash, where people read it. A build's key has no more."""
-
-FOLDERS = ("testbed", "tor-configs/torrc")
-AROUND_RUNS = (
-    *(
-        "batch",
-        "setup",
-        "bare_host.py",
-        "bench.py",
-        "bench_network.py",
-        "cli.py",
-        "drawing.py",
-        "ending.py",
-        "idle.py",
-        "repeats.py",
-        "shell.py",
-    ),
-    *("up_to_date.py", "verify.py"),
-    *("network/bandwidth_weights.py", "network/consensus.py", "network/distilled.py"),
-    *("network/distilled_places.py", "network/drawn.py", "network/exit_policies.py"),
-    *("network/finding.py", "network/places.py", "network/positions.py", "network/routes.py"),
-    *("network/sampled.py", "network/show.py", "network/summary.py"),
-)
-"""What of `testbed` has no part in a run. What `setup` builds, the builds' keys tell; and what is
-drawn, the plan."""
+"""The digits of a hash that people read, as many as a build's key has."""
 
 Manifest = Mapping[str, Any]
 
 
 def files_sha256() -> str:
-    """A hash over the testbed's files that make a run: their names and contents.
+    """A hash over the rooms of the testbed that make a run: their files' names and contents.
 
-    Scenarios, topologies and variants aren't among them: what they say is in the plan.
+    Users' files are in the plan, and builds of the set-up have keys of their own.
     """
     total = hashlib.sha256()
-    left_out = {PROJECT / "testbed" / name for name in AROUND_RUNS}
-    for path in sorted(path for folder in FOLDERS for path in (PROJECT / folder).rglob("*")):
-        compiled = "__pycache__" in path.parts
-        if path.is_file() and not compiled and left_out.isdisjoint([path, *path.parents]):
+    rooms = [PROJECT / "testbed" / room for room in (*IN_THE_MACHINE, "machines")]
+    for path in sorted(path for room in rooms for path in room.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             total.update(f"{path.relative_to(PROJECT)} {content}\n".encode())
     return total.hexdigest()
 
 
 def makers(machine: str, manifest: Manifest) -> dict[str, str]:
-    """What runs must share to be put together, whatever their variants: each thing in words.
+    """The things that runs must share to be combined, whatever their variants, in words.
 
-    Of Tor it is the build without what the plan says: patches, and the release if the variant names
-    one; and nothing if the source is a tree of the variant's own. C library, OpenSSL and Python
-    don't belong to it: with others a run has other bytes, but no other distribution, as in virtual
-    time computing takes no time.
+    Of Tor's build they leave out what the plan says: patches, and the release if the variant names
+    one; and all of it if the source is a tree of the variant's own. They don't include C library,
+    OpenSSL and Python: with others a run has other bytes, but no other distribution, as computing
+    takes no time in virtual time.
     """
     return {
         "machine": machine,
@@ -76,9 +52,9 @@ def makers(machine: str, manifest: Manifest) -> dict[str, str]:
 
 
 def unlike(one: Mapping[str, str], other: Mapping[str, str]) -> str:
-    """What differs in two runs' makers, in words; empty if nothing does.
+    """Describe how two runs' makers differ; empty if they don't.
 
-    What only one of them says anything of is passed over.
+    Things that only one of them has are ignored.
 
     Returns:
         Such as "Tor is 0.4.9.11, not 0.4.9.12".
@@ -91,11 +67,11 @@ def unlike(one: Mapping[str, str], other: Mapping[str, str]) -> str:
 
 
 Version = str | Mapping[str, str]
-"""Of one thing, or of several of a kind by their names."""
+"""The version of one thing, or of several things of a kind by their names."""
 
 
 def ran_with(manifest: Manifest) -> dict[str, Version]:
-    """All that is recorded of what a run ran with, for readers."""
+    """Everything recorded about the programs and the machine of a run, for readers."""
     project, machine = manifest.get("project") or {}, manifest.get("machine") or {}
     libraries = dict(manifest.get("libraries") or {})
     changed = " with uncommitted changes" if project.get("dirty") else ""
@@ -109,7 +85,7 @@ def ran_with(manifest: Manifest) -> dict[str, Version]:
         "OpenSSL": libraries.pop("libcrypto.so.3", NOT_RECORDED),
         "other libraries": libraries or NOT_RECORDED,
         "Debian packages": manifest.get("debian") or NOT_RECORDED,
-        "Python": _said(manifest.get("python")),
+        "Python": _or_not_recorded(manifest.get("python")),
         "Python packages": manifest.get("packages") or NOT_RECORDED,
         "machine": f"{machine.get('name')}, {machine.get('memory_mb')} MB",
         "host": {name: str(value) for name, value in (machine.get("host") or {}).items()},
@@ -117,28 +93,32 @@ def ran_with(manifest: Manifest) -> dict[str, Version]:
 
 
 def _of_build(what: str, build: Mapping[str, Any]) -> Iterator[tuple[str, Version]]:
-    """Of a program that was built; nothing of the host's own."""
+    """The facts of a program's build; none if the program is the host's own."""
     if build:
         yield what, f"{build.get('version')}, build {build.get('key')}"
-        yield f"{what}: compiler", _said(build.get("compiler"))
+        yield f"{what}: compiler", _or_not_recorded(build.get("compiler"))
         yield f"{what}: configuration", _configuration(build)
         for kind in ("sources", "patches"):
             yield f"{what}: {kind}", _files(build.get(kind, [])) or "none"
 
 
 def _shared_of_tor(manifest: Manifest) -> dict[str, str]:
-    """What runs must share of Tor, as far as their plans don't say it."""
-    said, built = manifest["plan"].get("tor") or {}, manifest.get("tor") or {}
-    if said.get("source"):
+    """The things about Tor that runs must share, apart from what their plans say."""
+    planned, built = manifest["plan"].get("tor") or {}, manifest.get("tor") or {}
+    if planned.get("source"):
         return {}
     how = {
         "Tor's configuration": _configuration(built),
-        "Tor's compiler": _said(built.get("compiler")),
+        "Tor's compiler": _or_not_recorded(built.get("compiler")),
     }
-    if said.get("release"):
+    if planned.get("release"):
         return how
     sources = ", ".join(_digits(file.get("sha256")) for file in built.get("sources", ()))
-    return {"Tor": _said(built.get("version")), "Tor's source": sources or NOT_RECORDED, **how}
+    return {
+        "Tor": _or_not_recorded(built.get("version")),
+        "Tor's source": sources or NOT_RECORDED,
+        **how,
+    }
 
 
 def _kernel(manifest: Manifest) -> str:
@@ -153,7 +133,7 @@ def _files(files: Iterable[Mapping[str, str]]) -> str:
 
 
 def _configuration(build: Mapping[str, Any]) -> str:
-    """A hash over how a program was built, options and steps."""
+    """A hash over the options and steps of a program's build."""
     if "configuration" not in build:
         return NOT_RECORDED
     text = f"{build['configuration']}\nsteps {build.get('steps')}\n"
@@ -164,5 +144,5 @@ def _digits(sha256: str | None) -> str:
     return NOT_RECORDED if sha256 is None else f"sha256 {sha256[:SHOWN_DIGITS]}"
 
 
-def _said(text: str | None) -> str:
+def _or_not_recorded(text: str | None) -> str:
     return NOT_RECORDED if text is None else text

@@ -1,6 +1,6 @@
 """The manifest of a run: the plan, and the versions and machine that carried it out.
 
-What came of it is in the summary and the tables.
+The results are in the summary and the tables.
 """
 
 import os
@@ -13,13 +13,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from testbed.check import Check
+from testbed.basics.check import Check
+from testbed.basics.toml_file import PROJECT
 from testbed.machines.watching import Usage
-from testbed.plan_model import Plan
+from testbed.plan.model import Plan
 from testbed.results import debian
 from testbed.results.made_by import FILES, files_sha256
 from testbed.setup.builds import Build
-from testbed.toml_file import PROJECT
 
 MANIFEST = "manifest.json"
 SHA256 = "sha256"
@@ -27,7 +27,7 @@ SHA256 = "sha256"
 FINGERPRINT = "fingerprint"
 """The key of the run's fingerprint; older runs lack it."""
 FORMAT = 1
-"""Raised when a reader of today could no longer read what is written."""
+"""Increased when older readers could no longer read what is written."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class MachineFacts:
         machine: "virtual" or "host".
         started, ended: on the host's clock, with a time zone.
         virtual_start_s: Unix time at which the machine's clock began.
-        memory_mb: that the machine was given, 1 MB = 2^20 bytes.
-        kernel: its build; None on the host machine, which has the host's.
+        memory_mb: the machine's memory, 1 MB = 2^20 bytes.
+        kernel: its build; None on the host machine, which has the host's kernel.
         tor: the build that ran.
         captures: the pairs of roles whose links were captured.
         checks: those that the machine itself made.
@@ -58,7 +58,7 @@ class MachineFacts:
 
 
 def manifest(plan: Plan, facts: MachineFacts, measuring_start_s: float) -> dict[str, Any]:
-    """All that is needed to say what ran, and to run it again; plain data for JSON.
+    """Everything needed to say what ran, and to run it again, as plain data for JSON.
 
     `measuring_start_s` is a Unix time on the machine's clock.
     """
@@ -85,7 +85,7 @@ def manifest(plan: Plan, facts: MachineFacts, measuring_start_s: float) -> dict[
 
 
 def host_facts() -> dict[str, Any]:
-    """What can be said of this host: 1 MB is 2^20 bytes, the cores are those we may use."""
+    """Facts about this host: 1 MB is 2^20 bytes, the cores are those that we may use."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "system": _system(),
@@ -114,7 +114,7 @@ def _project() -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str | None:
-    # Root may look into a user's clone (sudo ./run.py), which git must be told.
+    # Git must be told that root may read a user's clone (sudo ./run.py).
     command = ["git", "-c", f"safe.directory={PROJECT}", *arguments]
     try:
         answer = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
@@ -132,12 +132,12 @@ def _packages() -> dict[str, str]:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue  # tools for developers need not be there
+            continue  # developers' tools may be missing
     return versions
 
 
 def _governor() -> str | None:
-    """What decides on the first core's clock rate; None where nobody does, or it is not told."""
+    """The governor of the first core's clock rate; None if there is none, or it is unknown."""
     file = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     try:
         return file.read_text(encoding="ascii").strip()

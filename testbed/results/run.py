@@ -1,6 +1,6 @@
-"""Reading a run directory back, for the analysis and for whoever shows a run.
+"""Reading a run directory back, for the analysis and for commands that show runs.
 
-Whatever the directory lacks is said with the file's name; nothing is written here.
+Errors name the file that is missing or damaged; nothing is written here.
 """
 
 import json
@@ -12,8 +12,9 @@ from typing import Any
 import polars
 from pydantic import ValidationError
 
-from testbed.errors import TestbedError
-from testbed.plan_model import Plan
+from testbed.basics.errors import TestbedError
+from testbed.inside.rows import LATER_TABLES
+from testbed.plan.model import Plan
 from testbed.results.fingerprint import Contents
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, makers
 from testbed.results.manifest import FINGERPRINT, FORMAT, MANIFEST, SHA256
@@ -26,16 +27,16 @@ from testbed.results.summary import (
     Summary,
     TrafficSummary,
 )
-from testbed.results.tables import SCHEMAS, YOUNGER_COLUMNS, YOUNGER_TABLES
+from testbed.results.tables import LATER_COLUMNS, SCHEMAS, HasTables
 from testbed.results.values import build_times_ms, clients_of, wire_bytes_per_byte
 from testbed.setup.sources import sha256_of
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """A run directory. The tables are read when they are asked for, and then kept.
+class Run(HasTables):
+    """A run directory, with an attribute for each table, which is read on first use.
 
-    Of a run whose tables were thrown away the summary says what is left to say.
+    If its tables were deleted, the figures come from its summary.
     """
 
     directory: Path
@@ -47,7 +48,7 @@ class Run:
         """The plan that was run.
 
         Raises:
-            TestbedError: it is not as this testbed writes plans.
+            TestbedError: it is not a plan of this testbed.
         """
         try:
             return Plan.model_validate(self.manifest["plan"])
@@ -58,17 +59,17 @@ class Run:
 
     @property
     def fingerprint(self) -> str | None:
-        """The hash over its contents that was made when they were written; older runs lack it."""
+        """The hash over its contents, made when they were written; older runs lack it."""
         return self.manifest.get(FINGERPRINT)
 
     @property
     def shown_fingerprint(self) -> str:
-        """As much of it as people compare."""
+        """The part of the fingerprint that people compare."""
         return (self.fingerprint or NOT_RECORDED)[:SHOWN_DIGITS]
 
     @property
     def contents(self) -> Contents:
-        """Tables and summary as they are in the files, without what later versions add."""
+        """Tables and summary as they are in the files, without columns of later versions."""
         return Contents(
             {
                 name: _read_table(path)
@@ -80,7 +81,7 @@ class Run:
 
     @property
     def makers(self) -> dict[str, str]:
-        """What other runs must share to be put together with this one."""
+        """The things that other runs must share to be combined with this one."""
         return makers(self.summary.machine, self.manifest)
 
     @property
@@ -90,12 +91,12 @@ class Run:
 
     @property
     def measuring_start_s(self) -> float:
-        """When measuring began, as Unix time of the machine's clock, like the tables' times."""
+        """The start of measuring, as Unix time of the machine's clock, like the tables' times."""
         return float(self.manifest["measuring_start_s"])
 
     @property
     def clients_under_test(self) -> tuple[str, ...]:
-        """The clients that run the model under test: of two bulk clients both, else the one.
+        """The clients that run the model under test: one of two, or both if both are bulk.
 
         Raises:
             TestbedError: the manifest's plan doesn't say what each client ran.
@@ -110,116 +111,76 @@ class Run:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether its tables are there, and not only what sums them up."""
+        """Whether it has its tables, and not only its summary."""
         return any((self.directory / f"{name}.parquet").exists() for name in SCHEMAS)
 
     @cached_property
     def under_test(self) -> TrafficSummary:
-        """What these clients got, by today's rules: older summaries lack some of it."""
+        """The figures of these clients, by today's rules: older summaries lack some."""
         if self.is_whole:
             return traffic_summary(self, self.summary.traffic, self.clients_under_test)
         return self.summary.by_traffic[0]
 
     @cached_property
     def build_time_ms(self) -> Distribution:
-        """Of the circuits that carried these clients' traffic; of a summary alone all clients'."""
+        """Build times of the circuits of these clients' traffic; of all clients without tables."""
         if self.is_whole:
             return distribution(build_times_ms(self, self.clients_under_test))
         return self.summary.circuit_build_time_ms
 
     @cached_property
     def held_by_relays(self) -> tuple[RelaySummary, ...]:
-        """What each relay held; older runs don't know."""
+        """Connections and memory of each relay; older runs lack them."""
         return relay_summaries(self.relays) if self.is_whole else self.summary.relays
 
     @cached_property
     def wire_bytes_per_byte(self) -> float | None:
-        """Bytes on the wire for each byte delivered; see `values.wire_bytes_per_byte`."""
+        """Bytes on the wire for each byte delivered; see `results.values.wire_bytes_per_byte`."""
         if self.is_whole:
             return wire_bytes_per_byte(self.plan, self)
         return self.summary.wire_bytes_per_byte
 
-    @cached_property
-    def transfers(self) -> polars.DataFrame:
-        """TGen's streams, one a row; `measured` are those that began before measuring ended."""
-        return self._table("transfers")
+    def table(self, name: str) -> polars.DataFrame:
+        """Return the table of that name, read on first use."""
+        if name not in self._read:
+            self._read[name] = self._table(name)
+        return self._read[name]
 
     @cached_property
-    def circuits(self) -> polars.DataFrame:
-        """Tor's circuit events."""
-        return self._table("circuits")
-
-    @cached_property
-    def streams(self) -> polars.DataFrame:
-        """Tor's stream events: which circuit carried which; older runs have none."""
-        return self._table("streams")
-
-    @cached_property
-    def round_trips(self) -> polars.DataFrame:
-        """Probes of the circuits."""
-        return self._table("round_trips")
-
-    @cached_property
-    def delivered(self) -> polars.DataFrame:
-        """What each client's generator moved, second by second."""
-        return self._table("delivered")
-
-    @cached_property
-    def competing(self) -> polars.DataFrame:
-        """Samples of the kernel's TCP state of the competing streams."""
-        return self._table("competing")
-
-    @cached_property
-    def queues(self) -> polars.DataFrame:
-        """Cells through the queues of the relays that are watched, second by second."""
-        return self._table("queues")
-
-    @cached_property
-    def relays(self) -> polars.DataFrame:
-        """Samples of what each relay holds; older runs have none."""
-        return self._table("relays")
-
-    @cached_property
-    def sockets(self) -> polars.DataFrame:
-        """Samples of the kernel's TCP state on the shared link."""
-        return self._table("sockets")
-
-    @cached_property
-    def links(self) -> polars.DataFrame:
-        """What each direction of each link had counted before and after measuring."""
-        return self._table("links")
+    def _read(self) -> dict[str, polars.DataFrame]:
+        return {}
 
     def _table(self, name: str) -> polars.DataFrame:
         path = self.directory / f"{name}.parquet"
-        if name in YOUNGER_TABLES and not path.exists():
+        if name in LATER_TABLES and not path.exists():
             return polars.DataFrame(schema=SCHEMAS[name])
         table = _read_table(path)
-        lacking = [column for column in YOUNGER_COLUMNS.get(name, ()) if column not in table]
+        lacking = [column for column in SCHEMAS[name] if column not in table]
         return table.with_columns(
             polars.lit(None, SCHEMAS[name][column]).alias(column) for column in lacking
         )
 
 
 def read_run(directory: Path, *, whole: bool = True) -> Run:
-    """Read a run's summary and manifest, and see that its tables are there as they were written.
+    """Read a run's summary and manifest, and check that its tables are as they were written.
 
     Args:
         whole: refuse a directory that has summary and manifest, but no table.
 
     Raises:
-        TestbedError: the directory is no run's, a failed run's, of another format, or damaged; or
-            its summary is all there is, and too old to stand alone.
+        TestbedError: the directory is not a run's, or a failed run's, of another format, or
+            damaged; or it has only a summary, which is too old to stand alone.
     """
     if not directory.is_dir():
-        raise TestbedError(f"{directory} is no directory, so no run")
+        raise TestbedError(f"{directory} is not a directory, so not a run")
     if (directory / ERROR).exists():
-        raise TestbedError(f"{directory} is what a failed run left: see its {ERROR}")
+        raise TestbedError(f"{directory} is a failed run: see its {ERROR}")
     summary = _summary(directory / SUMMARY)
     manifest = _manifest(directory / MANIFEST)
     run = Run(directory, summary, manifest)
     wanted = whole or run.is_whole
     if not wanted and not summary.by_traffic:
-        raise TestbedError(f"{directory / SUMMARY}: no by_traffic: this old run needs its tables")
+        raise TestbedError(f"{directory / SUMMARY}: no by_traffic: a run this old needs its tables")
     for name, digest in manifest.get(SHA256, {}).items():
         if wanted or name == SUMMARY:
             _check_digest(directory / name, digest)
@@ -250,11 +211,11 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise TestbedError(f"{path}: {error.strerror}: not a run directory, or not whole") from None
+        raise TestbedError(f"{path}: {error.strerror}: not a run directory, or damaged") from None
     except ValueError as error:
-        raise TestbedError(f"{path}: not whole: {error}") from None
+        raise TestbedError(f"{path}: damaged: {error}") from None
     if not isinstance(content, dict):
-        raise TestbedError(f"{path}: no JSON object")
+        raise TestbedError(f"{path}: not a JSON object")
     return content
 
 
@@ -266,15 +227,15 @@ def _read_table(path: Path) -> polars.DataFrame:
 
 
 def _check_table(path: Path, name: str) -> None:
-    """See that a table can be read and has the columns, by its footer alone."""
-    if name in YOUNGER_TABLES and not path.exists():
+    """Check, by its footer alone, that a table can be read and has the columns."""
+    if name in LATER_TABLES and not path.exists():
         return
     try:
         found = polars.read_parquet_schema(path)
     except (OSError, polars.exceptions.PolarsError) as error:
         raise _unreadable(path, error) from None
     for column, kind in SCHEMAS[name].items():
-        if column not in found and column in YOUNGER_COLUMNS.get(name, ()):
+        if column not in found and column in LATER_COLUMNS[name]:
             continue
         if column not in found:
             raise TestbedError(f"{path}: the column {column} is missing")
@@ -283,26 +244,26 @@ def _check_table(path: Path, name: str) -> None:
 
 
 def _check_digest(path: Path, digest: str) -> None:
-    """See that a file is as it was written, before polars reads it.
+    """Check that a file is as it was written, before polars reads it.
 
-    Damaged, a table can have other numbers, and polars can panic.
+    A damaged table can have other numbers, or make polars panic.
     """
     try:
         found = sha256_of(path)
     except OSError as error:
         raise _unreadable(path, error) from None
     if found != digest:
-        raise TestbedError(f"{path}: not whole: its SHA-256 is not the one in {MANIFEST}")
+        raise TestbedError(f"{path}: damaged: its SHA-256 is not the one in {MANIFEST}")
 
 
 def _unreadable(path: Path, error: Exception) -> TestbedError:
     if not path.exists():
-        return TestbedError(f"{path} is missing: the run is not whole")
+        return TestbedError(f"{path} is missing: the run is incomplete")
     reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return TestbedError(f"{path}: not a whole Parquet file: {reason}")
+    return TestbedError(f"{path}: damaged Parquet file: {reason}")
 
 
 def _first(error: ValidationError) -> str:
-    """The first thing that is wrong: its place and what is."""
+    """The first error: its place and its message."""
     first = error.errors()[0]
     return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

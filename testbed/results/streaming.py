@@ -1,6 +1,6 @@
-"""What a listener or viewer got of paced streams: how much a second, and where it stalled.
+"""Paced streams as a listener or viewer has them: bytes a second, and stalls.
 
-Times to first and last byte are figures like every transfer's.
+Their times to first and last byte are computed like those of every transfer.
 """
 
 from dataclasses import dataclass
@@ -10,16 +10,17 @@ import polars
 
 ENOUGH = 0.95
 """The share of the model's rate below which a second is short. The server sends in bursts that are
-20 to 30 ms apart: a second with one or two bursts fewer is its and the queue's doing, no stall."""
+20 to 30 ms apart: server and queue explain one or two bursts fewer in a second, which is no stall.
+"""
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """The seconds of paced streams that can be judged, of one client.
+    """One client's seconds of paced streams that can be judged.
 
     Attributes:
-        rates_byte_per_s: what arrived in each, in order of time.
-        stalls_s: the lengths of the stalls: consecutive seconds, each of them short.
+        rates_byte_per_s: what arrived in each second, in order of time.
+        stalls_s: the lengths of the stalls, which are consecutive short seconds.
     """
 
     rates_byte_per_s: tuple[int, ...]
@@ -36,9 +37,9 @@ def judged_seconds(
 ) -> Seconds:
     """Judge a client's seconds.
 
-    A second is judged if it lies wholly between the first and the last byte of one completed
-    transfer that was measured: the gap between two transfers belongs to the time to first byte,
-    and a failed transfer is told as one.
+    A second is judged if it lies wholly between the first and the last byte of one completed,
+    measured transfer: the gap between two transfers belongs to the time to first byte, and failed
+    transfers are counted as such.
 
     Args:
         transfers, delivered: the run's tables of these names.

@@ -1,6 +1,6 @@
-"""The summary of one run, from its values: means, deviations, percentiles, and what relays held.
+"""The summary of one run, from its values: means, deviations, percentiles, and relays' memory.
 
-Whether they count is said by checks; what many runs say together is the analysis's.
+Checks say whether the figures count; `analysis` has the statistics of many runs.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,12 @@ from typing import Any
 
 import polars
 
-from testbed.plan_model import Competing, Plan
+from testbed.basics.check import Check
+from testbed.inside.traffic.models import MODELS
+from testbed.plan.connections import WATCHED_PAIR
+from testbed.plan.model import Competing, Plan
+from testbed.results.processors import processor_summaries
+from testbed.results.recorded import Recorded
 from testbed.results.streaming import judged_seconds
 from testbed.results.summary import (
     CompetingSummary,
@@ -23,34 +28,30 @@ from testbed.results.summary import (
     TransferCounts,
     WithoutOutliers,
 )
-from testbed.results.tables import Recorded
+from testbed.results.tables import HasTables
 from testbed.results.values import (
-    HasTables,
     between_fences,
     build_times_ms,
     circuit_round_trips_ms,
     clients_of,
+    completed_transfers,
     load_times_s,
     measured_transfers,
-    whole_transfers,
     wire_bytes_per_byte,
 )
-from testbed.traffic.models import MODELS
 
 _BY_TRAFFIC_ONLY = {
     *("traffic", "clients", "direction", "streaming"),
     *("throughput_without_outliers_mb_per_s", "load_s", "fairness"),
 }
-"""What is said of the clients of a model, but not of the run as a whole: see `by_traffic`."""
-
-_SHARED_LINK = "shared link before measuring"
+"""Keys that each traffic model in `by_traffic` has, but the run as a whole hasn't."""
 
 
 def summary_parts(plan: Plan, recorded: Recorded) -> dict[str, Any]:
-    """What `Summary` says of the traffic and its network, by its keys.
+    """The parts of a `Summary` on traffic and network, by its keys.
 
-    Only transfers that began before measuring ended count, and only whole ones have a throughput
-    and times.
+    Only transfers that began while the run measured count, and only completed ones have a
+    throughput and times.
     """
     tables = recorded.tables
     models = sorted(set(plan.traffic_by_client.values()), key=lambda model: model != plan.traffic)
@@ -64,35 +65,38 @@ def summary_parts(plan: Plan, recorded: Recorded) -> dict[str, Any]:
         "circuit_build_time_ms": distribution(build_times_ms(tables, plan.clients)),
         "by_traffic": tuple(by_traffic),
         "competing": tuple(_competing(tables.competing, entry) for entry in plan.competing),
-        "shared_link": _shared_link(recorded.checks),
+        "shared_link": _shared_link(plan, recorded.checks),
         "relays": relay_summaries(tables.relays),
+        "processors": processor_summaries(tables.processors),
         "wire_bytes_per_byte": wire_bytes_per_byte(plan, tables),
     }
 
 
 def traffic_summary(tables: HasTables, model: str, clients: Sequence[str]) -> TrafficSummary:
-    """What the clients of a model got. A model that is not known any more has one transfer a time.
+    """The figures of a model's clients; a model no longer known has one transfer at a time.
 
     Args:
         model: the name of a traffic model.
         clients: those that run it.
     """
     known = MODELS.get(model)
-    transfers, whole = measured_transfers(tables, clients), whole_transfers(tables, clients)
+    transfers, completed = measured_transfers(tables, clients), completed_transfers(tables, clients)
     at_once = known.at_once if known else 1
     loads_s = load_times_s(tables, clients, at_once)
     return TrafficSummary(
         traffic=model,
         clients=tuple(clients),
         direction="upload" if known and known.upload else "download",
-        transfers=TransferCounts(completed=whole.height, failed=transfers.height - whole.height),
-        throughput_mb_per_s=_mean_and_deviation(whole["throughput_mb_per_s"]),
-        throughput_without_outliers_mb_per_s=_without_outliers(whole["throughput_mb_per_s"]),
+        transfers=TransferCounts(
+            completed=completed.height, failed=transfers.height - completed.height
+        ),
+        throughput_mb_per_s=_mean_and_deviation(completed["throughput_mb_per_s"]),
+        throughput_without_outliers_mb_per_s=_without_outliers(completed["throughput_mb_per_s"]),
         load_s=_tail(loads_s) if at_once > 1 else None,
-        fairness=fairness(whole, clients),
-        time_to_first_byte_s=_tail(whole["time_to_first_byte_s"]),
-        time_to_last_byte_s=_tail(whole["time_to_last_byte_s"]),
-        stream_round_trip_ms=distribution(whole["stream_round_trip_ms"]),
+        fairness=fairness(completed, clients),
+        time_to_first_byte_s=_tail(completed["time_to_first_byte_s"]),
+        time_to_last_byte_s=_tail(completed["time_to_last_byte_s"]),
+        stream_round_trip_ms=distribution(completed["stream_round_trip_ms"]),
         circuit_round_trip_ms=distribution(circuit_round_trips_ms(tables, clients)),
         streaming=_streaming(tables, clients, known.rate_byte_per_s if known else None),
     )
@@ -104,14 +108,14 @@ def _without_outliers(values: polars.Series) -> WithoutOutliers:
 
 
 def fairness(throughput: polars.DataFrame, clients: Sequence[str]) -> Fairness | None:
-    """How alike the clients fared (Jain, Chiu, Hawe: A Quantitative Measure of Fairness, 1984).
+    """How equally clients fared (Jain, Chiu, Hawe: A Quantitative Measure of Fairness, 1984).
 
     Args:
-        throughput: of each whole transfer, by `client`, as `throughput_mb_per_s`. A client without
-            any got nothing.
+        throughput: of each completed transfer, in the columns `client` and `throughput_mb_per_s`.
+            A client without any got nothing.
 
     Returns:
-        None of a single client, or if nobody got anything.
+        None for a single client, or if no client got anything.
     """
     means = dict(throughput.group_by("client").agg(polars.mean("throughput_mb_per_s")).iter_rows())
     got = [float(means.get(client) or 0.0) for client in clients]
@@ -141,7 +145,7 @@ def _streaming(tables: HasTables, clients: Sequence[str], rate: int | None) -> S
 
 
 def _competing(samples: polars.DataFrame, entry: Competing) -> CompetingSummary:
-    """What arrived of each stream between the first and the last sample of its receiver."""
+    """The rate of each stream, between the first and the last sample of its receiver."""
     arrived = samples.filter(node=entry.receiver, port=entry.port).sort("time_s")
     rates = []
     for port in entry.stream_ports:
@@ -158,7 +162,7 @@ def _competing(samples: polars.DataFrame, entry: Competing) -> CompetingSummary:
 
 
 def relay_summaries(samples: polars.DataFrame) -> tuple[RelaySummary, ...]:
-    """What each relay held, in the order of the samples."""
+    """Connections and memory of each relay, in the order of the samples."""
     held = samples.group_by("relay", maintain_order=True).agg(
         polars.max("connections", "sockets"),
         tor_memory_mb=polars.max("tor_memory_bytes") / 1e6,
@@ -173,7 +177,7 @@ def _mean_and_deviation(values: polars.Series) -> MeanAndDeviation:
 
 
 def distribution(values: polars.Series) -> Distribution:
-    """Mean, deviation and median."""
+    """Mean, standard deviation and median."""
     numbers = values.drop_nulls()
     return Distribution(
         mean=_number(numbers.mean()),
@@ -192,10 +196,12 @@ def _tail(values: polars.Series) -> Tail:
 
 
 def _number(value: object) -> float | None:
-    """A statistic as polars gives it, whose types allow for dates."""
+    """A statistic from polars, whose types also allow for dates."""
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _shared_link(checks: list[dict[str, Any]]) -> SharedLinkCounts:
-    seen = next((one["value"] for one in checks if one["name"] == _SHARED_LINK), None) or {}
-    return SharedLinkCounts(connections=seen.get("connections"), circuits=seen.get("circuits"))
+def _shared_link(plan: Plan, checks: Sequence[Check]) -> SharedLinkCounts:
+    """Connections and circuits between the relays that all circuits cross, before measuring."""
+    of_pairs = (dict(one.value or {}) for one in checks if one.key == WATCHED_PAIR)
+    seen = next(of_pairs, {}) if plan.shared_link else {}
+    return SharedLinkCounts.model_validate({"connections": None, "circuits": None, **seen})

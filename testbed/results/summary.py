@@ -1,45 +1,45 @@
 """The shape of summary.json: the figures of one run, and the checks that say whether they count.
 
-How they come about is said in summarising and checks.
+`results.summarising` and `results.checks` make them.
 """
 
 from pydantic import BaseModel, ConfigDict
 
-from testbed.check import Check
+from testbed.basics.check import Check
 
 SUMMARY = "summary.json"
 ERROR = "error.txt"
-"""What ended a failed run; a finished run has none."""
+"""The file with the error that ended a failed run; a finished run has none."""
 
 
 class _Part(BaseModel):
-    """Plain data; a newer testbed's keys are passed over, a missing one is an error."""
+    """Plain data; a newer testbed's keys are ignored, a missing key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class TransferCounts(_Part):
-    """Transfers that began before measuring ended."""
+    """Transfers that began while the run measured."""
 
     completed: int
     failed: int
 
 
 class MeanAndDeviation(_Part):
-    """Mean, and standard deviation of the sample (divided by n - 1); None of too few values."""
+    """Mean, and standard deviation of the sample (divided by n - 1); None for too few values."""
 
     mean: float | None
     sd: float | None
 
 
 class Distribution(MeanAndDeviation):
-    """The same, and the median."""
+    """Mean, standard deviation and median."""
 
     median: float | None
 
 
 class Tail(_Part):
-    """Mean, median and 95th percentile (linear between ranks); None of no values."""
+    """Mean, median and 95th percentile (linear between ranks); None without values."""
 
     mean: float | None
     median: float | None
@@ -47,13 +47,13 @@ class Tail(_Part):
 
 
 class Streaming(_Part):
-    """What a listener or viewer got of a paced model; see `streaming.judged_seconds`.
+    """A paced model as a listener or viewer has it; see `results.streaming.judged_seconds`.
 
     Attributes:
-        rate_mb_per_s: what arrived in each second that was judged.
-        judged_s: how many seconds those were.
+        rate_mb_per_s: what arrived in each judged second.
+        judged_s: the number of judged seconds.
         short_s: in how many of them less than the model's rate arrived.
-        stalls: how many times that happened in a row of them, or in one alone.
+        stalls: the number of stalls, each one or several short seconds in a row.
         stall_s: the lengths of the stalls.
     """
 
@@ -65,10 +65,10 @@ class Streaming(_Part):
 
 
 class WithoutOutliers(_Part):
-    """A mean of the values between Tukey's fences, beside the plain mean of all of them.
+    """The mean of the values between Tukey's fences; the plain mean stands beside it.
 
     Attributes:
-        outliers: how many values lie outside; see `values.between_fences`.
+        outliers: how many values lie outside; see `results.values.between_fences`.
     """
 
     mean: float | None
@@ -76,11 +76,11 @@ class WithoutOutliers(_Part):
 
 
 class Fairness(_Part):
-    """How alike clients that do the same fare, by the mean throughput of each; None of one client.
+    """How equally clients with the same traffic fare, by the mean throughput of each.
 
     Attributes:
-        jain_index: 1 if all get as much, 1/n if one of n gets all.
-        largest_difference: between two clients, as a share of what the one with more gets.
+        jain_index: 1 if all get the same, 1/n if one of n gets everything.
+        largest_difference: between two clients, as a share of the larger value.
     """
 
     jain_index: float
@@ -91,13 +91,14 @@ class TrafficSummary(_Part):
     """The figures of the clients that run one traffic model.
 
     Attributes:
-        clients: which these are.
+        clients: their names.
         direction: of the payload, "download" or "upload".
-        load_s: of transfers that begin together, from their begin to the last one's end, over the
-            whole loads; None of models with one transfer at a time.
-        throughput_without_outliers_mb_per_s, fairness: None of runs before these were made.
-        stream_round_trip_ms: None of runs that did not record it.
-        streaming: of a paced model; None of the others.
+        load_s: over the completed loads, from the start of a load's transfers to the last one's
+            end; None for models with one transfer at a time.
+        throughput_without_outliers_mb_per_s: None for runs made before it was computed.
+        fairness: None for a single client, and for runs made before it was computed.
+        stream_round_trip_ms: None for runs that did not record it.
+        streaming: for a paced model; None for others.
     """
 
     traffic: str
@@ -116,7 +117,7 @@ class TrafficSummary(_Part):
 
 
 class CompetingSummary(_Part):
-    """What competing streams got, from the first second of measuring to the last.
+    """The rates of competing streams, from the first second of measuring to the last.
 
     Attributes:
         stream_mb_per_s: of each stream, in the order of their ports.
@@ -129,19 +130,19 @@ class CompetingSummary(_Part):
 
 
 class SharedLinkCounts(_Part):
-    """What was seen on the shared link before measuring; None where it was not seen."""
+    """Connections and circuits on the shared link before measuring; None if not observed."""
 
     connections: int | None
     circuits: int | None
 
 
 class RelaySummary(_Part):
-    """What a relay held while the run measured, at its samples every two seconds.
+    """A relay's connections and memory while the run measured, by samples every two seconds.
 
     Attributes:
-        connections, sockets: the most at a sample; see `probes.relays.RelaySample`.
-        tor_memory_mb: the most, 1 MB = 10^6 bytes.
-        socket_memory_mb: mean, as it comes and goes with the load.
+        connections, sockets: the most in a sample; see `inside.rows.RelaySample`.
+        tor_memory_mb: the most in a sample, 1 MB = 10^6 bytes.
+        socket_memory_mb: the mean, as it varies with the load.
     """
 
     relay: str
@@ -151,15 +152,28 @@ class RelaySummary(_Part):
     socket_memory_mb: float
 
 
-class Cost(_Part):
-    """What the run cost and what it delivered.
+class ProcessorSummary(_Part):
+    """A processor that takes time, while the run measured.
 
     Attributes:
-        virtual_s: of the machine's clock.
+        busy_percent: of the time; `most_busy_percent` is that of its busiest second.
+        read_mbit_per_s: what its node's programs read at its cost.
+    """
+
+    node: str
+    busy_percent: float
+    most_busy_percent: float
+    read_mbit_per_s: float
+
+
+class Cost(_Part):
+    """The cost of the run, and what it delivered for that.
+
+    Attributes:
+        virtual_s: on the machine's clock.
         wall_s: on the host's clock.
-        cpu_s: of the machine and all in it, user and system.
-        delivered_mb: payload that came to the clients, 1 MB = 10^6 bytes; see
-            `values.delivered_mb`.
+        cpu_s: of the machine and everything in it, user and system.
+        delivered_mb: payload, 1 MB = 10^6 bytes; see `results.values.delivered_mb`.
     """
 
     virtual_s: float
@@ -175,17 +189,18 @@ class Summary(_Part):
     test, which is `traffic`; `by_traffic` has each model's.
 
     Attributes:
+        duration_s: how long the run measured; `warm_up_s`: how long the traffic went on before.
         machine: "virtual" or "host".
         valid: whether no check failed; only valid runs go into averages.
-        throughput_mb_per_s: of a transfer, its payload by its time to last byte; over the
-            completed transfers.
+        throughput_mb_per_s: payload divided by time to last byte; over the completed transfers.
         time_to_first_byte_s, time_to_last_byte_s: over the completed transfers.
-        stream_round_trip_ms: of the completed transfers, see `values.stream_round_trip_ms`; None of
-            runs that did not record it.
+        stream_round_trip_ms: of the completed transfers, see `results.values.stream_round_trip_ms`;
+            None for runs that did not record it.
         circuit_round_trip_ms: over the answered probes.
         circuit_build_time_ms: of the circuits that carried the traffic, all clients'.
-        relays: none of runs that did not record it.
-        wire_bytes_per_byte: see `values.wire_bytes_per_byte`.
+        relays: empty for runs that did not record it.
+        processors: of the nodes that have one that takes time.
+        wire_bytes_per_byte: see `results.values.wire_bytes_per_byte`.
         notes: sentences that may explain a result.
     """
 
@@ -196,6 +211,7 @@ class Summary(_Part):
     traffic: str
     seed: int
     duration_s: float
+    warm_up_s: float = 0.0
     machine: str
     valid: bool
     checks: tuple[Check, ...]
@@ -210,6 +226,12 @@ class Summary(_Part):
     competing: tuple[CompetingSummary, ...] = ()
     shared_link: SharedLinkCounts
     relays: tuple[RelaySummary, ...] = ()
+    processors: tuple[ProcessorSummary, ...] = ()
     wire_bytes_per_byte: float | None = None
     cost: Cost
     notes: tuple[str, ...]
+
+    @property
+    def traffic_s(self) -> float:
+        """How long clients began transfers: the warm-up, and then while the run measured."""
+        return self.warm_up_s + self.duration_s

@@ -1,4 +1,5 @@
-"""Set-up: packages, environment, sources, builds, and the doctor that says what is there.
+"""Set-up: packages, environment, sources, builds, and the doctor that reports on them.
 
-Nothing here knows of plans or runs. `ready.ensure_ready` and `doctor.print_doctor` are its doors.
+Nothing here knows plans or runs. Its entry points are `ready.ensure_ready` and
+`doctor.print_doctor`.
 """

@@ -1,7 +1,7 @@
-"""The builds that every run needs, in a process of their own, while the environment is made.
+"""Makes the builds that every run needs, in a process of its own, beside the environment.
 
-Only saves time: whoever needs a build waits for this one or, should it fail, makes it. Standard
-library only. `environment` starts it.
+It only saves time: a later step that needs a build waits for it or, if it failed, makes it.
+`environment` starts this process. Standard library only.
 """
 
 import os
@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from testbed.basics.steps import Progress
 from testbed.setup import kernel, tor
 from testbed.setup.side_by_side import side_by_side
-from testbed.setup.steps import Progress
 
-# Ctrl-C, the end of whoever started us, and the end of the terminal: they may come together.
+# Ctrl-C, the end of the parent process, and the end of the terminal: they may come together.
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
-    """Build the kernel and the plain Tor, and show nothing: whoever waits for them does that."""
+    """Build the kernel and the plain Tor, without output: the step that waits for them shows it."""
     for each in ENDING_SIGNALS:
         signal.signal(each, _end)
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """End as by Ctrl-C, and once only: what is being built has to be removed first."""
+    """End as on Ctrl-C, and only once: unfinished builds have to be removed first."""
     for each in ENDING_SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

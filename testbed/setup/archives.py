@@ -1,6 +1,6 @@
-"""Debian's archive as this machine's own apt has it: its addresses, and what its indexes name.
+"""Debian's archive as this machine's apt knows it: its addresses, and the releases in its indexes.
 
-Which release is built is said in choosing. Standard library only.
+Which release is built is decided in `choosing`. Standard library only.
 """
 
 import contextlib
@@ -11,10 +11,10 @@ from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
-from testbed.errors import TestbedError
-from testbed.setup import cache
+from testbed.basics import cache
+from testbed.basics.errors import TestbedError
+from testbed.basics.steps import Progress, run_logged
 from testbed.setup.releases import Release, Tarball
-from testbed.setup.steps import Progress, run_logged
 
 # Debian's suites as /etc/apt may name them; other archives have other names.
 RELEASES = frozenset(
@@ -24,7 +24,7 @@ TARGET_FIELDS = ("REPO_URI", "RELEASE", "COMPONENT", "ORIGIN", "LABEL")
 # How apt names a list of mirrors in a file, as Debian's images for clouds have it.
 MIRROR_LIST = "mirror+file:"
 
-# The suites whose sources are looked through, under names that outlive a release of Debian.
+# The suites whose sources are searched, by names that stay when Debian has a new release.
 SUITES = (
     "unstable",
     "testing",
@@ -33,14 +33,14 @@ SUITES = (
     "oldstable",
     "oldstable-backports",
 )
-# The keys by which an index is believed: Debian's, and those by which this machine's apt believes
-# every archive.
+# The keys that may sign an index: Debian's, and those that this machine's apt trusts for every
+# archive.
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/etc/apt/trusted.gpg.d"),
 )
-# Read after the machine's own configuration, whose proxies and certificates hold. What a machine
-# does after its own updates is none of ours.
+# Read after the machine's own configuration, so its proxies and certificates apply. The hooks that
+# a machine runs after an update are cleared.
 APT_CONFIGURATION = """
 #clear APT::Update;
 APT::Sandbox::User "root";
@@ -59,21 +59,22 @@ Dir::Cache "{folder}/cache";
 
 
 def listed(project: str, series: Sequence[str], progress: Progress) -> list[Release]:
-    """Return what apt's signed indexes of sources name today of a project.
+    """Return the releases of a project that apt's signed indexes of sources list today.
 
-    The indexes are those of this machine's own Debian archive; they are kept in the cache, and
-    nothing of apt's own is changed. A suite that the archive lacks is passed over.
+    The indexes come from this machine's own Debian archive and are kept in the cache; apt's own
+    files stay as they are. Suites that the archive lacks are skipped.
 
     Args:
-        project: `tor` or `linux`, which are the names of Debian's source packages, too.
-        series: such as "7.2"; only releases of one of these.
+        project: `tor` or `linux`, which are also the names of Debian's source packages.
+        series: the series, such as "7.2", to which releases are limited.
         progress: shows the step.
 
     Returns:
-        By the order of their series, the newest of each first, with the SHA-256 that the index has.
+        The releases with the SHA-256 from the index: in the order of their series, the newest of
+        each series first.
 
     Raises:
-        TestbedError: apt has no Debian archive, or no index of it could be had.
+        TestbedError: apt has no Debian archive, or no index of it is available.
     """
     folder = cache.subfolder("index")
     archives = debian_archives()
@@ -95,7 +96,7 @@ def listed(project: str, series: Sequence[str], progress: Progress) -> list[Rele
 
 
 def releases_in(answer: str, project: str) -> Iterator[Release]:
-    """Read upstream's tarballs out of what `apt-cache showsrc` says of a source package."""
+    """Read releases from the output of `apt-cache showsrc` for a source package."""
     for paragraph in answer.strip().split("\n\n"):
         source = Parser().parsestr(paragraph)
         if (tarball := _original(source)) is None:
@@ -105,7 +106,7 @@ def releases_in(answer: str, project: str) -> Iterator[Release]:
 
 
 def _original(source: Message) -> Tarball | None:
-    """A source's tarball as upstream, or Debian in its name, has packed it."""
+    """The original tarball of a source package, packed by upstream or repacked by Debian."""
     # " 08f058f9…  163638868 linux_7.2.8.orig.tar.xz"
     for line in source.get("Checksums-Sha256", "").splitlines():
         words = line.split()
@@ -119,25 +120,28 @@ def _numbers(version: str) -> list[int]:
 
 
 def _indexes(folder: Path, archives: Sequence[str]) -> Path:
-    """Bring the indexes of the first archive that has some up to date; apt's configuration for it.
+    """Update the indexes from the first archive that has any.
+
+    Returns:
+        The apt configuration that uses them.
 
     Raises:
-        TestbedError: none has one.
+        TestbedError: no archive has an index.
     """
     log = cache.new_log("index")
     for archive in archives:
         configuration = _configure(folder, archive)
         update = ["apt-get", f"--config-file={configuration}", "--quiet", "update"]
-        # It fails where a suite is lacking, which an archive need not have.
+        # It fails where an archive lacks a suite, which is no fault.
         with contextlib.suppress(TestbedError):
             run_logged(update, log)
         if any((folder / "lists").glob("*Sources*")):
             return configuration
-    raise TestbedError(f"no index of Debian's sources can be had; the log is {log}")
+    raise TestbedError(f"no index of Debian's sources is available; the log is {log}")
 
 
 def _configure(folder: Path, archive: str) -> Path:
-    """Make a folder in which apt knows nothing but an archive's sources; its configuration."""
+    """Write an apt configuration that knows only one archive's sources, and return its path."""
     trusted = folder / "trusted"
     shutil.rmtree(trusted, ignore_errors=True)
     for each in (trusted, folder / "lists" / "partial", folder / "cache" / "archives" / "partial"):
@@ -154,10 +158,10 @@ def _configure(folder: Path, archive: str) -> Path:
 
 
 def debian_archives() -> list[str]:
-    """Return the addresses of Debian's archive as this machine's own apt has them.
+    """Return the addresses of Debian's archive in this machine's apt sources.
 
     Raises:
-        TestbedError: apt has none.
+        TestbedError: there are none.
     """
     layout = "|".join(f"$({field})" for field in TARGET_FIELDS)
     answer = subprocess.run(
@@ -173,11 +177,11 @@ def debian_archives() -> list[str]:
 
 
 def choose_archives(targets: Iterable[str]) -> list[str]:
-    """Pick Debian's main archive out of apt's index targets: each of its addresses once.
+    """Pick the addresses of Debian's main archive, each once, from apt's index targets.
 
     Args:
-        targets: lines of `TARGET_FIELDS` with `|` between them. apt leaves a field that it has no
-            value for as it was, `$(ORIGIN)`.
+        targets: lines of `TARGET_FIELDS` separated by `|`. A field without a value is left by apt
+            as it was, such as `$(ORIGIN)`.
 
     Raises:
         TestbedError: none of them is Debian's main archive.

@@ -1,6 +1,6 @@
-"""The cache of builds: keyed by all that went in, there as a whole or not at all.
+"""The cache of builds: each is keyed by all its inputs, and is there whole or not at all.
 
-How something is built is said in tor and kernel.
+How something is built is defined in `tor` and `kernel`.
 """
 
 import functools
@@ -16,24 +16,24 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import InputError, TestbedError
-from testbed.setup import cache
+from testbed.basics import cache
+from testbed.basics.errors import InputError, TestbedError
+from testbed.basics.steps import Progress, run_logged
 from testbed.setup.releases import Release
 from testbed.setup.sources import SourceTarball, sha256_of
-from testbed.setup.steps import Progress, run_logged
 
 METADATA = "build.json"
-# What is still being made has this before its name.
+# The prefix of an unfinished build's name.
 PARTIAL = ".partial."
-# A kernel's tree with its objects is the largest thing that is ever unpacked here.
+# Room for the largest build: a kernel's tree with its objects.
 ROOM_BYTES = 3_000_000_000
 
 
 class Misfit(TestbedError):
-    """Raised where the testbed's files do not fit a source: a patch, or the configuration.
+    """Raised where a file of the testbed, a patch or the configuration, does not fit a source.
 
     Attributes:
-        file: the one that does not.
+        file: the file that does not fit.
     """
 
     def __init__(self, file: Path, text: str) -> None:
@@ -43,7 +43,7 @@ class Misfit(TestbedError):
 
 @dataclass(frozen=True)
 class Ingredient:
-    """A file that goes into a build: its name, and the SHA-256 of what is in it."""
+    """An input file of a build: its name and its SHA-256."""
 
     name: str
     sha256: str
@@ -51,7 +51,7 @@ class Ingredient:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what a build is. `steps` is raised when the way of building changes."""
+    """All that determines a build. `steps` is raised when the way of building changes."""
 
     name: str
     version: str
@@ -76,7 +76,7 @@ class Build:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What went in, with hashes, and when and how long it was built (`date`, `seconds`)."""
+        """The inputs with their hashes, and when and how long it was built (`date`, `seconds`)."""
         metadata: dict[str, Any] = json.loads((self.folder / METADATA).read_text(encoding="utf-8"))
         return metadata
 
@@ -87,15 +87,15 @@ class Build:
 
     @property
     def source_sha256(self) -> str:
-        """The SHA-256 of the tarball or the tree that it was made of."""
+        """The SHA-256 of the tarball or tree that it was built from."""
         sha256: str = self.metadata["sources"][0]["sha256"]
         return sha256
 
     def product(self, name: str) -> Path:
-        """Return the path of something that was built.
+        """Return the path of a product.
 
         Raises:
-            TestbedError: the build lacks it, so somebody has taken it away.
+            TestbedError: the build lacks it, so somebody has removed it.
         """
         path = self.folder / name
         if not path.exists():
@@ -110,20 +110,20 @@ def finished(recipe: Recipe) -> Build | None:
 
 
 def first_finished(recipes: Iterable[Recipe]) -> Build | None:
-    """Return the build of the first recipe that the cache has a build of."""
+    """Return the first build that the cache has of some recipes."""
     return next(filter(None, map(finished, recipes)), None)
 
 
 def taking(recipes: Iterable[Recipe], sha256: str) -> Recipe:
-    """Return the recipe that takes a source.
+    """Return the recipe that uses a source.
 
     Raises:
-        TestbedError: none does, as the source is another one by now.
+        TestbedError: none does, as the source has changed meanwhile.
     """
     for recipe in recipes:
         if recipe.sources[0].sha256 == sha256:
             return recipe
-    raise TestbedError("the source was changed while it was built: call the command again")
+    raise TestbedError("the source was changed during the build: run the command again")
 
 
 def build(
@@ -133,22 +133,22 @@ def build(
     *,
     room_bytes: int = ROOM_BYTES,
 ) -> Build:
-    """Return the build of a recipe; make it first where the cache has none.
+    """Return the build of a recipe; build it first if the cache lacks it.
 
     Args:
         recipe: what to build.
-        make: puts the products into the folder it is given, and writes to the log it is given.
-            The folder comes into its place only when `make` has returned.
+        make: puts the products into a folder, and its output into a log; it gets both paths. The
+            folder is renamed to its final place only after `make` has returned.
         progress: shows the build.
-        room_bytes: what must be free before it begins.
+        room_bytes: the room that must be free before the build.
 
     Raises:
-        TestbedError: no room, or whatever `make` raises.
+        TestbedError: there is no room, or `make` raises it.
     """
     if (known := finished(recipe)) is not None:
         return known
     folder = _folder(recipe)
-    # Another process that builds it is shown as if it were us: it is what there is to wait for.
+    # Another process that builds it is shown as if it were this one, as we wait for it.
     with cache.locked(_lock(folder), lambda since_s: progress.step(_title(recipe), since_s)):
         if (known := finished(recipe)) is not None:
             return known
@@ -157,16 +157,16 @@ def build(
 
 
 def all_finished() -> list[Build]:
-    """Return every finished build of the cache, by name."""
+    """Return every finished build in the cache, sorted by name."""
     return [Build(path.parent) for path in sorted(cache.subfolder("builds").glob(f"*/{METADATA}"))]
 
 
 @functools.cache
 def compiler_version() -> str:
-    """Return the first line of what the C compiler says of itself.
+    """Return the first line of `cc --version`.
 
     Raises:
-        TestbedError: there is none.
+        TestbedError: there is no C compiler.
     """
     try:
         answer = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
@@ -190,7 +190,7 @@ def ingredient(path: Path) -> Ingredient:
 
 
 def tarball_ingredients(release: Release) -> list[Ingredient]:
-    """Return the tarballs that a release may be built from, each as an ingredient."""
+    """Return each tarball from which a release can be built as an ingredient."""
     return [Ingredient(tarball.names[0], tarball.sha256) for tarball in release.tarballs]
 
 
@@ -203,7 +203,7 @@ def unpack(tarball: SourceTarball, folder: Path, log: Path, *exclude: str) -> No
     if sha256_of(tarball.path) != tarball.sha256:
         raise TestbedError(f"{tarball.path} is damaged: remove it and run ./run.py setup")
     folder.mkdir()
-    # Anchored, as tar would otherwise try each pattern at every place of every name.
+    # Anchored: otherwise tar would try each pattern at every position of every name.
     patterns = ["--anchored", *(f"--exclude={pattern}" for pattern in exclude)]
     run_logged(
         ["tar", "--extract", "--strip-components=1", *patterns, "--file", str(tarball.path)],
@@ -213,15 +213,15 @@ def unpack(tarball: SourceTarball, folder: Path, log: Path, *exclude: str) -> No
 
 
 def apply_patch(patch: Path, title: str, folder: Path, log: Path) -> None:
-    """Apply a patch to a source's tree, without guessing.
+    """Apply a patch to a source tree, without fuzz.
 
     Args:
-        title: the source as messages name it.
+        title: the source's name in messages.
 
     Raises:
-        Misfit: it does not fit; names the patch, the source, and the files that it meant.
+        Misfit: it does not fit; names the patch, the source, and the files.
     """
-    # Without fuzz: lines around a change that are unlike the patch's may mean another place.
+    # With fuzz, a change whose surrounding lines differ could be made in a wrong place.
     arguments = ["patch", "--strip=1", "--batch", "--forward", "--fuzz=0"]
     arguments += ["--input", str(patch.absolute())]
     try:
@@ -242,12 +242,12 @@ def _lock(folder: Path) -> Path:
 
 
 def _partial(folder: Path) -> Path:
-    """Where the build is made that will come to a folder."""
+    """Where a folder's build is made before it is finished."""
     return folder.with_name(PARTIAL + folder.name)
 
 
 def _sweep(builds: Path) -> None:
-    """Remove what interrupted builds left. One whose lock is held is being made at this moment."""
+    """Remove what interrupted builds left. A build whose lock is held is still being made."""
     for path in builds.glob(f"{PARTIAL}*"):
         with cache.lock_if_free(_lock(path.with_name(path.name.removeprefix(PARTIAL)))) as free:
             if free:
@@ -262,7 +262,7 @@ def _make(
     free_bytes = shutil.disk_usage(folder.parent).free
     if free_bytes < room_bytes:
         raise TestbedError(
-            f"{folder.parent} has {free_bytes / 1e9:.1f} GB of room, a build needs "
+            f"{folder.parent} has {free_bytes / 1e9:.1f} GB of room, but a build needs "
             f"{room_bytes / 1e9:.1f} GB: free some, or set HYDRA_CACHE to another folder"
         )
     shutil.rmtree(partial, ignore_errors=True)  # an interrupted build left it
@@ -279,7 +279,7 @@ def _make(
         }
         (partial / METADATA).write_text(json.dumps(metadata, indent=2), encoding="utf-8")
         _write_through(partial)
-        # A build whose metadata somebody removed is no build; it would be in the way.
+        # A folder without metadata is no build, but would be in the way.
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     except BaseException:
@@ -289,7 +289,7 @@ def _make(
 
 
 def with_patches(title: str, patches: Iterable[Path | Ingredient]) -> str:
-    """Return what a build is called: what is built, and with which patch, or how many."""
+    """Return a build's title: what is built, with the patch's name or the number of patches."""
     names = [patch.name for patch in patches]
     if not names:
         return title
@@ -301,7 +301,7 @@ def _title(recipe: Recipe) -> str:
 
 
 def _write_through(folder: Path) -> None:
-    """Bring the products to the disk before the rename does, lest a power cut leave empty files."""
+    """Write the products to the disk before the rename, lest a power cut leave empty files."""
     for path in folder.iterdir():
         if path.is_file():
             with path.open("rb") as file:

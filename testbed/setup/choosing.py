@@ -1,37 +1,37 @@
-"""Which release is built: the first that can be had.
+"""Chooses the release to build: the first that is available.
 
-Which there are is said in releases, what of them apt's indexes name in archives; ready tells users
-which one is in use if it isn't the first choice. Standard library only.
+`releases` has the pinned ones, `archives` those in apt's indexes; `ready` tells users which one is
+in use if it isn't the first choice. Standard library only.
 """
 
 from collections.abc import Callable, Iterator
 
-from testbed.errors import TestbedError
+from testbed.basics.errors import TestbedError
+from testbed.basics.steps import Progress
 from testbed.setup import archives, releases
 from testbed.setup.builds import Build, Misfit
 from testbed.setup.releases import Release
 from testbed.setup.sources import SourceTarball, Unavailable, source_tarball
-from testbed.setup.steps import Progress
 
 Make = Callable[[Release, SourceTarball], Build]
 """Builds a release from its tarball."""
 
 
 def build_first(project: str, version: str | None, make: Make, progress: Progress) -> Build:
-    """Build the first release of a project that can be had, and keep it as this cache's choice.
+    """Build the first available release of a project, and keep it as this cache's choice.
 
-    First the pinned ones in their order; then, newest first, what apt's signed indexes name today
-    of each series, if the testbed's patches fit.
+    The pinned releases come first, in their order; then, newest first, the releases of each series
+    in apt's signed indexes of today, if the testbed's patches fit them.
 
     Args:
         project: `tor` or `linux`.
-        version: the only one to build, if somebody has named it.
+        version: the only version to build, if the user has named one.
         make: builds a release.
         progress: shows the steps.
 
     Raises:
         InputError: that version isn't pinned.
-        TestbedError: no release can be had, or building one failed.
+        TestbedError: no release is available, or building one failed.
     """
     if version is not None:
         release = releases.named(project, version)
@@ -50,7 +50,7 @@ def build_first(project: str, version: str | None, make: Make, progress: Progres
             absent.append(error)
             continue
         except Misfit as error:
-            if release.pinned:  # a fault of the testbed, which must not go unnoticed
+            if release.pinned:  # a fault of the testbed, which must not be hidden
                 raise
             others.append(f"{error.file.name} does not fit {release.title}")
             continue
@@ -64,7 +64,7 @@ def _candidates(project: str, progress: Progress, others: list[str]) -> Iterator
     yield from pinned
     before = releases.chosen(project).release
     if not before.pinned:
-        yield before  # perhaps its tarball is in the cache, and the archive out of reach
+        yield before  # its tarball may be in the cache while the archive is out of reach
     try:
         listed = archives.listed(project, releases.series(project), progress)
     except TestbedError as error:

@@ -1,6 +1,6 @@
-"""What is there, what is not, and what works because of it. Changes nothing.
+"""Reports what is installed and built, what is missing, and what works. Changes nothing.
 
-How to get what is missing is the set-up's business; here it is only named.
+The set-up gets what is missing; here it is only named.
 """
 
 import os
@@ -14,24 +14,26 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from testbed.errors import TestbedError
-from testbed.setup import builds, cache, environment, host_kernel, kernel, packages, releases
+from testbed.basics import cache
+from testbed.basics.errors import TestbedError
+from testbed.setup import builds, environment, host_kernel, kernel, packages, releases
 from testbed.setup.builds import Build
 from testbed.setup.releases import Choice
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# The largest experiment's guest: sixteen Tors of some 30 MB, traffic and the guest's kernel.
+# The guest of the largest experiment: sixteen Tors of some 30 MB, the traffic and the kernel.
 GUEST_BYTES = 1_000_000_000
-# Its processes: a shell, a Tor and a generator for each of sixteen nodes, and those around them.
+# For the guest's processes: a shell, a Tor and a generator for each of sixteen nodes, and a few
+# more.
 FEWEST_OPEN_FILES = 256
-# Fewer were never tried (tests/test_same_bytes.py: 24 MB of address space).
+# The least that was ever tried (tests/test_same_bytes.py: 24 MB of address space).
 FEWEST_MAPPINGS = 6_144
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: its name, whether it is well, and what was seen."""
+    """The result of one examination: its name, whether all is well, and a text."""
 
     name: str
     well: bool
@@ -39,7 +41,7 @@ class Finding:
 
 
 def print_doctor(console: Console) -> bool:
-    """Print what is there and what works because of it; return whether the default machine works.
+    """Print what is there and what works; return whether the default machine works.
 
     Sends no packet and leaves nothing behind.
     """
@@ -100,7 +102,7 @@ def _environment() -> Finding:
 
 
 def _built(title: str, choice: Choice) -> Finding:
-    """Tell which builds there are of a project, which release is in use, and which could be."""
+    """Report a project's builds, the release in use, and the releases that could be."""
     project = choice.release.project
     found = [build for build in builds.all_finished() if build.metadata["name"] == project]
     if not found:
@@ -110,12 +112,12 @@ def _built(title: str, choice: Choice) -> Finding:
 
 
 def _could_be(project: str) -> str:
-    """The releases that can be built, in their order."""
+    """The releases that can be built, in the order in which they are tried."""
     pinned = ", ".join(release.version for release in releases.in_order(project))
     series = ", ".join(releases.series(project))
     return (
-        f"the first of these that can be had is built: {pinned}; else the newest of {series}"
-        " that Debian's indexes name"
+        f"the first of these that is available is built: {pinned}; else the newest of {series}"
+        " in Debian's indexes"
     )
 
 
@@ -139,7 +141,7 @@ def _memory() -> Finding:
 
 
 def _room() -> Finding:
-    """Tell where a guest's memory, a file to the host, has room: shared memory, else TMPDIR."""
+    """Report the room for a guest's memory, a file of the host: shared memory, else TMPDIR."""
     folders = [Path("/dev/shm"), Path(tempfile.gettempdir()), cache.cache_folder()]
     rooms = {folder: shutil.disk_usage(folder).free for folder in folders if folder.is_dir()}
     text = ", ".join(f"{room / 1e9:.1f} GB in {folder}" for folder, room in rooms.items())
@@ -147,10 +149,10 @@ def _room() -> Finding:
 
 
 def _mappings() -> Finding:
-    """Say what vm.max_map_count permits: each page of a guest process may be a mapping of its own.
+    """Report vm.max_map_count: each page of a guest's process may be a mapping of its own.
 
-    Where a process has more pages, those that the host refuses to map are mapped when they are
-    touched again (kernel patch 0004), which takes time.
+    If a process has more pages, those that the host refuses to map are mapped when they are touched
+    again (kernel patch 0004), which takes time.
     """
     count = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
     mapped_mb = count * PAGE_BYTES / 1e6
@@ -163,7 +165,7 @@ def _mappings() -> Finding:
 
 
 def _open_files() -> Finding:
-    """Say what the hard limit permits: a machine has a socket for each of its guest's processes."""
+    """Report the hard limit: a machine has an open socket for each of its guest's processes."""
     _, count = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = f"the hard limit is {count}: as many processes in the guest, less some 40"
     if count < FEWEST_OPEN_FILES:
@@ -186,7 +188,7 @@ def _host_machine(parts: list[Finding]) -> Finding:
     called = "`sudo ./run.py ... --machine host`"
     reason = host_kernel.refusal()
     if os.geteuid() != 0 and host_kernel.NAMESPACES in reason:
-        return Finding("host machine", False, f"needs root, which alone can try it: {called}")
+        return Finding("host machine", False, f"only root can try it: {called}")
     if reason:
         text = f"this host's kernel has {reason}: use --machine virtual"
         return Finding("host machine", False, text)

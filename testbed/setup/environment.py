@@ -1,6 +1,6 @@
-"""The virtual environment: Debian's Python, which sees Debian's Mininet, and the pinned packages.
+"""The virtual environment: Debian's Python, with Debian's Mininet and the pinned packages.
 
-It is kept in the cache, one per requirements.txt and Python. Standard library only.
+The cache has one for each requirements.txt and Python. Standard library only.
 """
 
 import contextlib
@@ -11,24 +11,25 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.errors import TestbedError
-from testbed.setup import cache, packages, privileges, steps
+from testbed.basics import cache, steps
+from testbed.basics.errors import TestbedError
+from testbed.setup import packages, privileges
 
-# Debian's own: Mininet's module is installed for no other.
+# Debian's own Python, the only one that has Mininet's module.
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 # Where the virtual machine sees the environment.
 GUEST_FOLDER = Path("/run/testbed/environment")
-# Raised when the way of making an environment changes.
+# Increased when the way of making an environment changes.
 STEPS = 2
-# Written last, so an environment without it is not finished.
+# Written last: an environment without it is unfinished.
 STAMP = "ready"
-# The commands that can't do without a kernel and a Tor.
+# The commands that need a kernel and a Tor.
 BUILDING_COMMANDS = frozenset({"batch", "bench", "compare", "scenario", "setup", "shell"})
 
 
 def environment_folder(project: Path) -> Path:
     """Return where the environment for this checkout's requirements.txt is or would be."""
-    # /usr/bin/python3 is a link to the versioned program: its name changes with Debian's release.
+    # /usr/bin/python3 links to the versioned program, whose name changes with Debian's release.
     python = SYSTEM_PYTHON.resolve().name
     requirements = (project / "requirements.txt").read_bytes()
     key = hashlib.sha256(f"{python} {STEPS}".encode() + b"\0" + requirements).hexdigest()[:16]
@@ -36,16 +37,16 @@ def environment_folder(project: Path) -> Path:
 
 
 def is_ready(project: Path) -> bool:
-    """Tell whether the environment is there and finished."""
+    """Return whether the environment is there and finished."""
     folder = environment_folder(project)
     return (folder / STAMP).exists() and (folder / "bin/python").exists()
 
 
 def ensure_environment(project: Path, arguments: Sequence[str] = ()) -> Path:
-    """Return the environment's Python; make the environment first where it is missing.
+    """Return the environment's Python; make the environment first if it is missing.
 
-    What the command will need built is begun beside that. It ends with this process, or with the
-    one that this process becomes.
+    Meanwhile the builds that the command will need are started. They end with this process, or with
+    the program that this process becomes.
 
     Args:
         project: the checkout.
@@ -111,25 +112,25 @@ def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
 
 
 def _leave_out_paths(configuration: Path) -> None:
-    """Leave out what `venv` says of how it was called: every Python reads it, and its length shows.
+    """Remove the lines about the call of `venv`: every Python reads them, and their length matters.
 
-    In a run, where memory lies decides in which order Python goes through some of its sets.
+    It changes memory addresses, which decide in which order Python iterates over some sets.
     """
     lines = configuration.read_text(encoding="utf-8").splitlines(keepends=True)
-    told = ("command", "executable")
+    about_call = ("command", "executable")
     configuration.write_text(
-        "".join(line for line in lines if not line.startswith(told)), encoding="utf-8"
+        "".join(line for line in lines if not line.startswith(about_call)), encoding="utf-8"
     )
 
 
 def _compile(folder: Path, log: Path) -> None:
-    """Compile the packages, alike for all users to the length of each file.
+    """Compile the packages to files that have the same length for all users.
 
-    pip would write the paths of this user's cache into the files, and Python would compare their
-    times with the sources' at each use: both would show in a run's virtual time.
+    pip would write the path of this user's cache into the files, and Python would compare their
+    times with the sources' at each use: both would change a run's virtual time.
     """
     compile_all = [str(folder / "bin/python"), "-m", "compileall", "-f", "-q", "-j", "0"]
     alike = ["--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", str(GUEST_FOLDER)]
-    # A few packages bring files that are meant for other versions of Python: no failure.
+    # It fails on files in a few packages that are for other versions of Python.
     with contextlib.suppress(TestbedError):
         steps.run_logged([*compile_all, *alike, str(folder / "lib")], log)

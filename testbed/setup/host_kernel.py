@@ -1,6 +1,6 @@
-"""Whether this host's own kernel can carry the lab, found by trying; nothing is left of the trial.
+"""Tries whether this host's own kernel can carry the lab; the trial leaves nothing behind.
 
-How a run takes place on it is `machines.host`'s. Standard library only.
+How a run uses it is `machines.host`'s. Standard library only.
 """
 
 import os
@@ -8,14 +8,14 @@ import subprocess
 from collections.abc import Iterable
 
 IN_NAMESPACES = ("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--net")
-"""What makes a program the first of its own process, mount and network namespaces: when it ends,
-so do all others in them, and their interfaces and mounts are gone."""
+"""A command that makes a program the first of its own process, mount and network namespaces: when
+it ends, all other processes in them end, and their interfaces and mounts are gone."""
 
 NAMESPACES = "network namespaces"
-"""What is lacking where not even the first trial could begin."""
+"""What the host lacks if not even the first trial could start."""
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""As in the machine: an ordinary user's lacks the folders where tc and sysctl are."""
+"""The PATH of the machine: an ordinary user's lacks the folders of tc and sysctl."""
 
 TRIALS = {
     "veth": "ip link add trial0 type veth peer name trial1",
@@ -26,7 +26,7 @@ TRIALS = {
     "netem": "tc qdisc add dev trial0 parent 1:1 handle 10: netem delay 1ms loss 1%",
     "pfifo": "tc qdisc add dev trial0 parent 10:1 handle 20: pfifo limit 10",
 }
-"""What a link needs, each upon the ones before it, as shell commands."""
+"""What a link needs, as shell commands, each of which builds on those before it."""
 
 IPSEC_TRIALS = {
     "IPsec with AES-GCM": "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 1"
@@ -35,7 +35,7 @@ IPSEC_TRIALS = {
     "u32 filters": "tc filter add dev trial0 parent 1: protocol all"
     " u32 match u8 50 0xff at 9 flowid 1:1",
 }
-"""And what the relays need for a variant with IPsec, whose packets are counted."""
+"""What relays also need for a variant with IPsec, whose packets are counted."""
 
 
 def refusal(
@@ -44,15 +44,15 @@ def refusal(
     *,
     ipsec: bool = False,
 ) -> str:
-    """Return what this host's kernel lacks, with its own words, or "" if it lacks nothing.
+    """Return what this host's kernel lacks, with the error that shows it, or "" if nothing.
 
-    Needs no root where the kernel lets users make namespaces. It may load modules for it, as it
-    would for a run.
+    Needs no root where the kernel lets users create namespaces. The kernel may load modules for it,
+    as it would for a run.
 
     Args:
-        congestion_controls: those that the nodes are to have.
-        queue_disciplines: those of the links, in the place of pfifo.
-        ipsec: whether relays are to have ESP between them.
+        congestion_controls: the nodes' congestion controls.
+        queue_disciplines: the links' queue disciplines, which replace pfifo.
+        ipsec: whether there is ESP between relays.
     """
     trials = TRIALS | {
         name: f"tc qdisc replace dev trial0 parent 10:1 handle {handle}: {name}"
@@ -61,7 +61,7 @@ def refusal(
     if ipsec:
         trials |= IPSEC_TRIALS
     trials |= {
-        # Some a kernel has, and allows them to namespaces only if that setting names them.
+        # A kernel may have one and yet not allow it in namespaces unless this setting names it.
         f"{name} in net.ipv4.tcp_allowed_congestion_control": (
             f"sysctl --quiet --write net.ipv4.tcp_congestion_control={name}"
         )
@@ -84,5 +84,5 @@ def refusal(
     if answer.returncode == 0:
         return ""
     lacking = answer.stdout.strip() or NAMESPACES
-    told = answer.stderr.strip().splitlines() or ["no reason given"]
-    return f"no {lacking} ({told[0]})"
+    errors = answer.stderr.strip().splitlines() or ["no reason given"]
+    return f"no {lacking} ({errors[0]})"

@@ -1,6 +1,6 @@
-"""The user-mode Linux kernel: a release's source, our configuration and patches, one binary.
+"""Builds the user-mode Linux kernel: a release's source, our configuration and patches.
 
-How it is started is the business of `testbed.machines`.
+How it is booted is `testbed.machines`' business.
 """
 
 import os
@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from testbed.basics.steps import Progress, run_logged
 from testbed.setup import builds, choosing, releases
 from testbed.setup.builds import Build, Misfit, Recipe
 from testbed.setup.releases import Choice, Release
 from testbed.setup.sources import SourceTarball
-from testbed.setup.steps import Progress, run_logged
 
 FOLDER = Path(__file__).resolve().parent.parent / "machines" / "kernel"
 FRAGMENT = FOLDER / "lab.config"
-# Names another pinned release than the default one.
+# The variable by which a user chooses another pinned release.
 VERSION_VARIABLE = "HYDRA_KERNEL"
 STEPS = 1
-# Most of the source is of no use for a lab, and costs time to unpack. What kconfig and make read
-# stays, of every folder.
+# Most of the source is useless for a lab, and unpacking it takes time. What kconfig and make read
+# stays in every folder.
 UNUSED_FOLDERS = (
     *("Documentation", "arch/arm", "arch/arm64", "arch/mips", "arch/powerpc", "fs/btrfs", "fs/xfs"),
     *("drivers/accel", "drivers/clk", "drivers/crypto", "drivers/gpu", "drivers/hid"),
@@ -35,7 +35,7 @@ LEFT_OUT = (
     *(f"linux-*/{folder}/*.[chS]" for folder in UNUSED_FOLDERS),
     *(f"linux-*.{suffix}" for suffix in ("dts", "dtsi", "json", "rst", "yaml")),
 )
-# So that one recipe gives one binary, with no name of this machine in it.
+# With these, one recipe gives one binary, without any name of this machine in it.
 STEADY = {
     "ARCH": "um",
     "KBUILD_BUILD_TIMESTAMP": "@0",
@@ -45,7 +45,7 @@ STEADY = {
 
 
 def kernel_build(progress: Progress) -> Build:
-    """Return the kernel: product `linux`; build it where need be.
+    """Return the kernel (product `linux`); build it if needed.
 
     Raises:
         InputError: HYDRA_KERNEL names a release that isn't pinned.
@@ -73,10 +73,10 @@ def _build(progress: Progress, release: Release, tarball: SourceTarball) -> Buil
 
 
 def choice() -> Choice:
-    """Return the release of Linux in use, and why: this cache's, or what HYDRA_KERNEL names.
+    """Return the release of Linux in use, and why: this cache's, or the one in HYDRA_KERNEL.
 
     Raises:
-        InputError: that one isn't pinned.
+        InputError: the release in HYDRA_KERNEL isn't pinned.
     """
     if version := _asked_for():
         return Choice(releases.named("linux", version), f"{VERSION_VARIABLE} names it")
@@ -88,7 +88,7 @@ def _asked_for() -> str | None:
 
 
 def kernel_recipes() -> list[Recipe]:
-    """Return what decides a build of the kernel in use: a recipe for each of its tarballs."""
+    """Return the recipes of the kernel in use, one for each of its tarballs."""
     return _recipes(choice().release)
 
 
@@ -110,8 +110,8 @@ def _recipes(release: Release) -> list[Recipe]:
 def kernel_patches(version: str) -> Sequence[Path]:
     """Return the patches for a release, in the order in which they are applied.
 
-    They lie beside the configuration. A series that needs one of its own has that under the same
-    name in a folder that has the series' name, such as `6.12`.
+    They lie beside the configuration. A series may have its own version of a patch, with the same
+    name, in a folder with the series' name, such as `6.12`.
     """
     series = FOLDER / ".".join(version.split(".")[:2])
     patches = {path.name: path for path in (*FOLDER.glob("*.patch"), *series.glob("*.patch"))}
@@ -135,12 +135,12 @@ def _configure(tree: Path, log: Path) -> None:
 
 
 def refused_options(fragment: str, result: str) -> list[str]:
-    """Return the lines of a configuration fragment that did not come out in the configuration.
+    """Return the lines of a configuration fragment that did not take effect.
 
     Args:
-        fragment: lines such as `CONFIG_X=y`; `CONFIG_X=n` asks for an option to be off.
-        result: the configuration that the kernel made of it, where `# CONFIG_X is not set` or no
-            line at all says that an option is off.
+        fragment: lines such as `CONFIG_X=y`; `CONFIG_X=n` turns an option off.
+        result: the kernel's configuration made from it, in which an option is off by
+            `# CONFIG_X is not set` or by having no line.
     """
     pattern = re.compile(r"^(CONFIG_\w+)=(.*)$", re.MULTILINE)
     came_out = dict(pattern.findall(result))

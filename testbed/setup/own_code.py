@@ -1,8 +1,8 @@
-"""The testbed's own code as machines get it: a copy in the cache, compiled, named by its content.
+"""The testbed's own code for machines: a compiled copy in the cache, named by its content.
 
-A run so has the code that it began with, whatever is edited meanwhile. And it sees nothing of the
-clone that the code comes from: Python goes by the times of files to see whether what it has
-compiled is still right, and what it then does costs virtual time.
+So a run keeps the code that it started with, whatever is edited meanwhile. And it sees nothing of
+the clone: Python compares the times of a source and its compiled file, and compiling again would
+cost virtual time.
 """
 
 import hashlib
@@ -16,24 +16,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.setup import cache
-from testbed.toml_file import PROJECT
+from testbed.basics import cache
+from testbed.basics.toml_file import PROJECT
 
-_GLOBS = ("testbed/**/*.py", "tor-configs/torrc/*.torrc")
-"""What is read inside a machine."""
+IN_THE_MACHINE = ("basics", "plan", "inside")
+"""The rooms of `testbed` whose code runs in a machine, which sees nothing else of the project."""
 
 GUEST_CODE = Path("/run/testbed/code")
-"""Where the virtual machine sees the copy. Python writes such paths into what it compiles, and how
-large the files are shows in when the guest's kernel has what to do."""
+"""Where the virtual machine sees the copy. Python writes these paths into compiled files, whose
+size can change when the guest's kernel has work to do."""
 
 _KEPT_S = 7 * 86_400.0
-"""How long a copy stays that nobody has asked for. No run lasts so long."""
+"""How long an unused copy is kept: longer than any run."""
 
 
 def own_code(project: Path = PROJECT) -> Path:
-    """The folder of the copy; made first where the cache has none of this content.
+    """Return the folder of the copy; make the copy first if the cache lacks this content.
 
-    It is there as a whole or not at all: it gets its name last.
+    It gets its name last, so it is there whole or not at all.
     """
     files = sorted(_files(project))
     copies = cache.subfolder("code")
@@ -48,12 +48,15 @@ def own_code(project: Path = PROJECT) -> Path:
 
 
 def _files(project: Path) -> Iterator[Path]:
-    for pattern in _GLOBS:
-        yield from project.glob(pattern)
+    yield project / "testbed/__init__.py"
+    for room in IN_THE_MACHINE:
+        for path in (project / "testbed" / room).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path
 
 
 def _key(project: Path, files: list[Path]) -> str:
-    """What is compiled is for one version of Python only."""
+    """A key of the content and of the Python version, for which the files are compiled."""
     total = hashlib.sha256()
     for path in files:
         content = path.read_bytes()
@@ -71,7 +74,7 @@ def _fill(copy: Path, project: Path, files: list[Path]) -> None:
                 str(place),
                 dfile=str(GUEST_CODE / path.relative_to(project)),  # not this user's path
                 doraise=True,
-                # Never compared with the source again: neither can change.
+                # Never compared with the source again, as neither can change.
                 invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
             )
 
@@ -79,13 +82,13 @@ def _fill(copy: Path, project: Path, files: list[Path]) -> None:
 def _take_place(partial: Path, copy: Path) -> None:
     try:
         partial.rename(copy)
-    except OSError:  # another process had the same to copy
+    except OSError:  # another process has made the same copy
         if not copy.exists():
             raise
 
 
 def _sweep(copies: Path, but: Path) -> None:
-    """Remove copies that nobody has used for long, and what a killed process left of one."""
+    """Remove copies that are long unused, and the remains of copies of killed processes."""
     for path in copies.iterdir():
         with suppress(FileNotFoundError):  # another process has removed it
             if path != but and time.time() - path.stat().st_mtime > _KEPT_S:

@@ -1,4 +1,4 @@
-"""Debian's packages that the testbed needs, and how they get onto the system: through apt.
+"""The Debian packages that the testbed needs, and their installation by apt.
 
 The only part of the set-up that needs root. Standard library only.
 """
@@ -8,11 +8,11 @@ import platform
 import shutil
 import subprocess
 
-from testbed.errors import TestbedError
-from testbed.setup import cache, steps
+from testbed.basics import cache, steps
+from testbed.basics.errors import TestbedError
 from testbed.setup.processor import check_processor
 
-# Each with the reason that it is here.
+# Each package with the reason for it.
 PACKAGES = {
     "mininet": "topologies",
     "iperf3": "competing streams",
@@ -38,10 +38,10 @@ ELSEWHERE = "use Debian 12 or 13 on x86-64, in a virtual machine if need be"
 
 
 def check_system() -> None:
-    """Check that this is a system the testbed can set up.
+    """Check that the testbed can be set up on this system.
 
     Raises:
-        TestbedError: it is not; says what is missing and how to get it.
+        TestbedError: it can't; says what is missing and how to get it.
     """
     if platform.machine() != "x86_64":
         raise TestbedError(f"the processor is {platform.machine()}, not x86_64: {ELSEWHERE}")
@@ -52,12 +52,12 @@ def check_system() -> None:
 
 
 def missing_packages() -> list[str]:
-    """Return which of the needed packages aren't installed, in order."""
+    """Return the needed packages that aren't installed, in the order of `PACKAGES`."""
     answer = subprocess.run(
         ["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package}\\n", *PACKAGES],
         capture_output=True,
         text=True,
-        check=False,  # it fails when it knows one of them not at all
+        check=False,  # it fails if it doesn't know one of them
     )
     installed = {
         name
@@ -71,7 +71,7 @@ def ensure_packages(progress: steps.Progress) -> None:
     """Install the packages that are missing.
 
     Raises:
-        TestbedError: not root, or apt failed; says the command that helps.
+        TestbedError: not root, or apt failed; names the command that helps.
     """
     check_system()
     missing = missing_packages()

@@ -1,6 +1,6 @@
-"""Root only where it is needed: packages, and the host machine; all else as the user behind sudo.
+"""Uses root only for packages and the host machine; all else runs as the user behind sudo.
 
-So the cache and the results are the user's own, with or without sudo. Standard library only.
+So the cache and the results belong to the user, with or without sudo. Standard library only.
 """
 
 import glob
@@ -15,20 +15,24 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from testbed.setup import packages, steps
+from testbed.basics import steps
+from testbed.setup import packages
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 def needs_root(arguments: Sequence[str]) -> bool:
-    """Tell whether a command line asks for the host machine, which works on the host's network."""
+    """Return whether a command line asks for the host machine, which uses the host's network."""
     pairs = itertools.pairwise(arguments)
     return "--machine=host" in arguments or ("--machine", "host") in pairs
 
 
 def user_behind_sudo() -> pwd.struct_passwd | None:
-    """Return who called sudo; None if nobody did, or if that user is unknown here (a container)."""
+    """Return the user who called sudo; None without sudo, or if the user is unknown here.
+
+    A user can be unknown in a container.
+    """
     number = int(os.environ.get("SUDO_UID", "0"))
     if os.geteuid() != 0 or number == 0:
         return None
@@ -38,10 +42,10 @@ def user_behind_sudo() -> pwd.struct_passwd | None:
 
 
 def give_up_sudo(arguments: Sequence[str]) -> None:
-    """Under sudo: install the packages, then go on as the user who called sudo.
+    """Under sudo, install the packages, then continue as the user who called sudo.
 
-    Root without sudo stays root. With `--machine host` it stays root too, and has that user's
-    cache; what has to be added to it `as_user` does.
+    Root without sudo stays root. With `--machine host` the process also stays root, and uses that
+    user's cache, to which `as_user` adds what is missing.
 
     Raises:
         TestbedError: the packages can't be installed.
@@ -51,7 +55,7 @@ def give_up_sudo(arguments: Sequence[str]) -> None:
         return
     packages.ensure_packages(steps.Progress())
     if needs_root(arguments):
-        # Neither cache nor compiled modules of the user's clone are to be root's.
+        # Neither the cache nor compiled modules in the user's clone may belong to root.
         os.environ.update(HOME=user.pw_dir, PYTHONDONTWRITEBYTECODE="1")
         return
     _become(user)
@@ -65,11 +69,10 @@ def as_user(
     """Call a function as the user behind sudo, in a process of its own; without sudo just call it.
 
     Args:
-        work: a module's function; it, what it is given and its result must be such that they can
-            be sent to a process (pickle).
+        work: a function of a module; it, its arguments and its result must be picklable.
 
     Raises:
-        What the function raises.
+        Exception: whatever the function raises.
     """
     user = user_behind_sudo()
     if user is None:
@@ -80,7 +83,7 @@ def as_user(
 
 
 def _begin_as(user: pwd.struct_passwd) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches us, too, and is told there
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the parent, too, which reports it
     _become(user)
 
 
@@ -93,9 +96,9 @@ def _become(user: pwd.struct_passwd) -> None:
 
 @contextmanager
 def left_to_user(destination: Path) -> Iterator[None]:
-    """Give what root writes at a destination to the user behind sudo, the way to it included.
+    """Give what root writes at a destination to the user behind sudo, including new parent folders.
 
-    A failed run's evidence, which is kept beside it, likewise.
+    So is a failed run's evidence, which is kept beside the destination.
     """
     user_number = int(os.environ.get("SUDO_UID", "0"))
     first_new = destination
@@ -109,6 +112,6 @@ def left_to_user(destination: Path) -> Iterator[None]:
             evidence = first_new.parent.glob(f"{glob.escape(first_new.name)}.failed-*")
             for path in (first_new, *evidence):
                 for each in (path, *path.rglob("*")) if path.exists() else ():
-                    # A shared folder's files may be one user's of another machine, whoever writes.
+                    # In a shared folder all files may belong to one user of another machine.
                     with suppress(PermissionError):
                         os.chown(each, user_number, group_number, follow_symlinks=False)

@@ -1,6 +1,6 @@
-"""The releases of Tor and of Linux that can be built, by pins.toml, and which one this cache has.
+"""The releases of Tor and Linux in pins.toml, and the one that this cache has chosen.
 
-Where their files come from is said in sources, how one is chosen in choosing. Standard library
+Where their files come from is `sources`' business, how one is chosen `choosing`'s. Standard library
 only.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import InputError
-from testbed.setup import cache
+from testbed.basics import cache
+from testbed.basics.errors import InputError
 
 PINS = Path(__file__).resolve().with_name("pins.toml")
 
@@ -27,7 +27,7 @@ class Tarball:
 
     @property
     def names(self) -> list[str]:
-        """The names that it has as a file: Debian's first, if Debian has it."""
+        """Its file names: Debian's first, if Debian has it."""
         places = [self.debian, *self.upstream] if self.debian else self.upstream
         return list(dict.fromkeys(place.rpartition("/")[2] for place in places))
 
@@ -37,7 +37,7 @@ class Release:
     """A release: the project (`tor`, `linux`), the version, and its tarballs.
 
     Attributes:
-        pinned: whether pins.toml has it; else an index that Debian signed names it.
+        pinned: whether it is in pins.toml; otherwise it comes from a signed index of Debian's.
     """
 
     project: str
@@ -47,16 +47,16 @@ class Release:
 
     @property
     def title(self) -> str:
-        """The release as messages name it."""
+        """The release's name in messages."""
         return f"{self.project} {self.version}"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A release that is in use.
+    """A release in use.
 
     Attributes:
-        other: why it isn't the first choice, in words; empty for that one.
+        other: why it isn't the first choice, in words; empty if it is.
     """
 
     release: Release
@@ -68,10 +68,10 @@ class Choice:
 
 
 def named(project: str, version: str) -> Release:
-    """Return the release that somebody asks for by its version.
+    """Return a release by its version.
 
     Raises:
-        InputError: neither is it pinned nor has this cache taken it from an index.
+        InputError: it is neither pinned nor this cache's choice from an index.
     """
     choice = chosen(project).release
     if version == choice.version:
@@ -86,26 +86,26 @@ def named(project: str, version: str) -> Release:
 
 
 def in_order(project: str) -> list[Release]:
-    """Return the pinned releases of which the first that can be had is built."""
+    """Return the pinned releases in the order in which they are tried."""
     return [_pinned(project, version) for version in _pins()["order"][project]]
 
 
 def series(project: str) -> list[str]:
-    """Return the series, such as "7.2", of which any release may be built where no pin can be had.
+    """Return the series, such as "7.2", in the order in which they are tried.
 
-    In their order.
+    If no pinned release is available, any of their releases may be built.
     """
     return list(_pins()["series"][project])
 
 
 def chosen(project: str) -> Choice:
-    """Return what this cache builds if nobody asks for another: the first that could be had."""
+    """Return the release that this cache builds by default: the first that was available."""
     first = _pinned(project, _pins()["order"][project][0])
     try:
         kept = json.loads(_file(project).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Choice(first)
-    if kept["order"] != _pins()["order"][project]:  # of another state of the testbed
+    if kept["order"] != _pins()["order"][project]:  # written by another version of the testbed
         return Choice(first)
     tarballs = (
         Tarball(one["sha256"], one["debian"], tuple(one["upstream"])) for one in kept["tarballs"]
@@ -115,10 +115,10 @@ def chosen(project: str) -> Choice:
 
 
 def choose(release: Release, passed_over: str) -> None:
-    """Keep a release as this cache's choice. Without a note that is the first one.
+    """Keep a release as this cache's choice; without a file the first one is.
 
     Args:
-        passed_over: what is the matter with those before it; empty if there are none.
+        passed_over: why the releases before it were not built; empty for the first one.
     """
     file = _file(release.project)
     if not passed_over:
@@ -147,13 +147,13 @@ def _pinned(project: str, version: str) -> Release:
 def _release(
     project: str, version: str, tarballs: list[dict[str, Any]], *, pinned: bool
 ) -> Release:
-    told = (
+    files = (
         Tarball(each["sha256"], each.get("debian", ""), tuple(each.get("upstream", ())))
         for each in tarballs
     )
-    return Release(project, version, tuple(told), pinned)
+    return Release(project, version, tuple(files), pinned)
 
 
 def _file(project: str) -> Path:
-    """The note on a choice that isn't the first one."""
+    """The file that keeps a choice other than the first one."""
     return cache.subfolder("sources") / f"{project}.chosen.json"

@@ -1,6 +1,6 @@
-"""Steps of the set-up side by side: what doesn't depend on each other doesn't wait for each other.
+"""Runs independent steps of the set-up at the same time.
 
-What is shown of them is in steps. Standard library only.
+`basics.steps` shows them. Standard library only.
 """
 
 import os
@@ -8,36 +8,36 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from testbed.setup import steps
+from testbed.basics import steps
 
 Result = TypeVar("Result")
 Task = tuple[str, Callable[[], Result]]
-"""A title, and what is carried out under it."""
+"""A title, and the function to call."""
 
 
 def side_by_side(tasks: Iterable[Task[Result]], progress: steps.Progress) -> list[Result]:
-    """Carry out tasks at the same time, as many as there are cores but two at least.
+    """Run tasks at the same time: as many as there are cores, but at least two.
 
     Args:
-        tasks: what to carry out. One may wait for what one before it makes.
+        tasks: the tasks. A task may wait for an earlier one's product.
         progress: shows what is left.
 
     Returns:
-        What they returned, in their order.
+        The tasks' results, in their order.
 
     Raises:
-        Exception: whatever the first one raised that failed. The others have been ended.
+        Exception: whatever the first failed task raised. The others have been ended.
     """
     tasks = list(tasks)
     for title, _ in tasks:
         progress.expect(title)
 
-    def carry_out(title: str, task: Callable[[], Result]) -> Result:
+    def begin(title: str, task: Callable[[], Result]) -> Result:
         progress.begun(title)
         return task()
 
     with ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)))) as pool:
-        futures = [pool.submit(carry_out, *task) for task in tasks]
+        futures = [pool.submit(begin, *task) for task in tasks]
         try:
             for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                 future.result()
@@ -45,7 +45,7 @@ def side_by_side(tasks: Iterable[Task[Result]], progress: steps.Progress) -> lis
             steps.stopping.set()
             for future in futures:
                 future.cancel()
-            # Again and again: a task may just be starting its next program.
+            # Repeatedly, as a task may just be starting its next program.
             while wait(futures, timeout=0.1).not_done:
                 steps.end_running()
             steps.stopping.clear()

@@ -1,7 +1,7 @@
 """The sources of Tor and Linux: where a release's files come from.
 
-A file counts by its SHA-256 alone, so that it may come from anywhere. Which releases there are is
-said in releases, what is done with a file in tor and kernel. Standard library only.
+Only a file's SHA-256 counts, so it may come from anywhere. `releases` has the releases; `tor` and
+`kernel` use the files. Standard library only.
 """
 
 import hashlib
@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import InputError, TestbedError
-from testbed.setup import cache, releases
+from testbed.basics import cache
+from testbed.basics.errors import InputError, TestbedError
+from testbed.basics.steps import Progress, run_logged
+from testbed.setup import releases
 from testbed.setup.archives import debian_archives
 from testbed.setup.releases import Release, Tarball
-from testbed.setup.steps import Progress, run_logged
 
 FOLDER_VARIABLE = "HYDRA_SOURCES"
-# Loads one file as apt would, by the machine's own proxies and certificates.
+# Loads one file as apt would, with the machine's own proxies and certificates.
 APT_HELPER = (
     "/usr/lib/apt/apt-helper",
     # apt's own user has no access to a cache in a home folder.
@@ -40,15 +41,15 @@ class Unavailable(TestbedError):
 
 @dataclass(frozen=True)
 class SourceTarball:
-    """A release's tarball in the cache: where it is, and its SHA-256."""
+    """A release's tarball in the cache: its path and its SHA-256."""
 
     path: Path
     sha256: str
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a tarball may be had: its name in messages, and a file or an address for apt."""
+class Origin:
+    """Where a tarball may come from: its name in messages, and a file or an address for apt."""
 
     tarball: Tarball
     title: str
@@ -56,14 +57,14 @@ class Place:
 
 
 def source_tarball(wanted: Release, progress: Progress) -> SourceTarball:
-    """Return a release's tarball in the cache; get it first where the cache has none.
+    """Return a release's tarball in the cache; get it first if the cache lacks it.
 
-    What is in the cache had the right SHA-256 when it came; `builds.unpack` looks again.
+    Its SHA-256 is checked when it comes into the cache, and again by `builds.unpack`.
 
     Raises:
         InputError: HYDRA_SOURCES is no folder.
         Unavailable: no place has it.
-        TestbedError: one has another file under its name.
+        TestbedError: a place has another file under its name.
     """
     folder = cache.subfolder("sources")
     if (known := _cached(wanted, folder)) is not None:
@@ -94,22 +95,26 @@ def _cached(wanted: Release, folder: Path) -> SourceTarball | None:
 
 
 def _fetch(wanted: Release, folder: Path) -> tuple[str, SourceTarball]:
-    """Bring a release's tarball into a folder from the first place that has it; name the place."""
+    """Load a release's tarball into a folder from the first origin that has it.
+
+    Returns:
+        The origin's title, and the tarball.
+    """
     log = cache.new_log(f"source-{wanted.project}-{wanted.version}")
     lacking: list[str] = []
-    for place in _places(wanted, lacking):
-        name = place.tarball.names[0]
+    for origin in _origins(wanted, lacking):
+        name = origin.tarball.names[0]
         partial = folder / f".partial.{name}"
         partial.unlink(missing_ok=True)
         try:
-            if (reason := _load(place, partial, log)) is not None:
-                lacking.append(f"{place.title} ({reason})")
+            if (reason := _load(origin, partial, log)) is not None:
+                lacking.append(f"{origin.title} ({reason})")
                 continue
-            _refuse_another(wanted, place, sha256_of(partial))
+            _refuse_another(wanted, origin, sha256_of(partial))
             partial.rename(folder / name)
         finally:
             partial.unlink(missing_ok=True)
-        return place.title, SourceTarball(folder / name, place.tarball.sha256)
+        return origin.title, SourceTarball(folder / name, origin.tarball.sha256)
     raise Unavailable(
         wanted,
         f"{wanted.title}: no place has its source: {'; '.join(lacking)}: {_by_hand(wanted)}; "
@@ -117,15 +122,15 @@ def _fetch(wanted: Release, folder: Path) -> tuple[str, SourceTarball]:
     )
 
 
-def _places(wanted: Release, lacking: list[str]) -> Iterator[Place]:
-    """Yield the places outside the cache in their order; tell of what is no place at all."""
+def _origins(wanted: Release, lacking: list[str]) -> Iterator[Origin]:
+    """Yield the origins outside the cache in their order; add a missing archive to `lacking`."""
     if given := os.environ.get(FOLDER_VARIABLE):
         folder = Path(given).expanduser().absolute()
         if not folder.is_dir():
             raise InputError(f"{FOLDER_VARIABLE} is {given}: there is no such folder")
         for tarball in wanted.tarballs:
             for name in tarball.names:
-                yield Place(tarball, str(folder / name), folder / name)
+                yield Origin(tarball, str(folder / name), folder / name)
     try:
         archives = debian_archives()
     except TestbedError as error:
@@ -135,46 +140,46 @@ def _places(wanted: Release, lacking: list[str]) -> Iterator[Place]:
         for tarball in wanted.tarballs:
             if tarball.debian:
                 address = archive + tarball.debian
-                yield Place(tarball, f"Debian's archive, {address}", address)
+                yield Origin(tarball, f"Debian's archive, {address}", address)
     for tarball in wanted.tarballs:
         for address in tarball.upstream:
-            yield Place(tarball, address, address)
+            yield Origin(tarball, address, address)
 
 
-def _load(place: Place, target: Path, log: Path) -> str | None:
-    """Bring a place's file to a target; the reason if the place lacks it or gives only half."""
-    if isinstance(place.location, Path):
+def _load(origin: Origin, target: Path, log: Path) -> str | None:
+    """Load an origin's file to a target; return the reason if it has none or only a part of it."""
+    if isinstance(origin.location, Path):
         try:
-            shutil.copyfile(place.location, target)
+            shutil.copyfile(origin.location, target)
         except OSError as error:
             return str(error.strerror)
         return None
-    told_before = log.stat().st_size if log.exists() else 0
+    logged_before = log.stat().st_size if log.exists() else 0
     try:
-        run_logged([*APT_HELPER, place.location, str(target)], log)
+        run_logged([*APT_HELPER, origin.location, str(target)], log)
     except TestbedError:
-        told = log.read_bytes()[told_before:].decode(errors="replace")
-        return _reason(told, place.location)
-    if target.is_symlink():  # what apt makes of an archive in a folder
+        output = log.read_bytes()[logged_before:].decode(errors="replace")
+        return _reason(output, origin.location)
+    if target.is_symlink():  # apt links to the file if the archive is a folder
         found = target.resolve()
         target.unlink()
         shutil.copyfile(found, target)
     return None
 
 
-def _reason(told: str, address: str) -> str:
-    """What apt says is the matter, such as "404 Not Found", without the address."""
-    errors = [line for line in told.splitlines() if line.startswith("E: ")]
+def _reason(output: str, address: str) -> str:
+    """The error that apt reports, such as "404 Not Found", without the address."""
+    errors = [line for line in output.splitlines() if line.startswith("E: ")]
     first = errors[0].removeprefix("E: ") if errors else "no reason given"
     return " ".join(first.removeprefix("Failed to fetch").replace(address, "").split())
 
 
-def _refuse_another(wanted: Release, place: Place, found: str) -> None:
-    if found != place.tarball.sha256:
-        said = f"pinned in {releases.PINS}" if wanted.pinned else "in Debian's signed index"
+def _refuse_another(wanted: Release, origin: Origin, found: str) -> None:
+    if found != origin.tarball.sha256:
+        listed = f"pinned in {releases.PINS}" if wanted.pinned else "in Debian's signed index"
         raise TestbedError(
-            f"{place.title} is not {wanted.title}: its SHA-256 is {found}, and "
-            f"{place.tarball.sha256} is {said}: it was refused, for it is damaged or "
+            f"{origin.title} is not {wanted.title}: its SHA-256 is {found}, and "
+            f"{origin.tarball.sha256} is {listed}: it was refused, as it is damaged or "
             f"somebody has changed it; {_by_hand(wanted)}"
         )
 

@@ -1,6 +1,6 @@
-"""Tor, built from a release or a local tree, with a variant's patches.
+"""Builds Tor from a release or a local tree, with a variant's patches.
 
-How it is configured and run is the business of `testbed.tor`.
+How it is configured and run is `testbed.inside.tor`'s business.
 """
 
 import hashlib
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from testbed.errors import InputError
+from testbed.basics.errors import InputError
+from testbed.basics.steps import Progress, run_logged
 from testbed.setup import builds, choosing, releases
 from testbed.setup.builds import Build, Ingredient, Recipe
 from testbed.setup.releases import Release
 from testbed.setup.sources import SourceTarball, sha256_of
-from testbed.setup.steps import Progress, run_logged
 
 STEPS = 1
-# Documents, tests and compressions that a closed lab has no use for are left out; what decides
-# how Tor carries cells is as Debian has it. No debug information: it triples the tree.
+# Without the documents, tests and compressions, which are useless in a closed lab. All options that
+# decide how Tor carries cells are Debian's. Without debug information, which triples the tree.
 CONFIGURATION = (
     "--disable-asciidoc",
     "--disable-manpage",
@@ -35,7 +35,7 @@ CONFIGURATION = (
     "CFLAGS=-O2",
 )
 PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
-# What configure and make leave in a tree; it is neither copied nor counted as a change.
+# Files that configure and make leave in a tree; they are neither copied nor count as changes.
 BUILT_FOLDERS = frozenset({".git", ".deps", ".libs", "autom4te.cache"})
 BUILT_FILES = frozenset({"config.status", "config.log", "Makefile", "orconfig.h", "stamp-h1"})
 BUILT_SUFFIXES = frozenset({".o", ".a", ".lo", ".la"})
@@ -47,8 +47,7 @@ class TorSource:
     """Where Tor's source comes from: a local tree, or else a release.
 
     Attributes:
-        release: its version; None for what this cache has chosen, the first of those in order that
-            could be had.
+        release: its version; None for this cache's choice: the first that was available.
     """
 
     tree: Path | None = None
@@ -56,11 +55,11 @@ class TorSource:
 
     @property
     def title(self) -> str:
-        """The source as messages name it."""
+        """The source's name in messages."""
         return f"tor in {self.tree}" if self.tree else self.of_release().title
 
     def of_release(self) -> Release:
-        """Return the release, where there is no tree.
+        """Return the release of a source without a tree.
 
         Raises:
             InputError: it isn't pinned.
@@ -74,14 +73,14 @@ CHOSEN = TorSource()
 
 
 def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) -> Build:
-    """Return Tor with some patches: products `tor` and `tor-gencert`; build it where need be.
+    """Return Tor with some patches (products `tor` and `tor-gencert`); build it if needed.
 
-    A patched Tor is made from a copy of the plain tree, already built, so that it costs seconds:
-    `make` compiles again what a patch touches and all that includes it.
+    A patched Tor is built in a copy of the plain, already compiled tree. This takes only seconds:
+    `make` compiles the files that a patch touches and all that include them.
 
     Args:
-        source: which source.
-        patches: patches to apply with `patch -p1`, in this order.
+        source: the source.
+        patches: the patches, applied with `patch -p1` in this order.
         progress: shows the steps.
 
     Raises:
@@ -93,7 +92,7 @@ def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) ->
         return known
     of_tree = _plain_tree(source, progress)
     plain = of_tree.product("tree")
-    recipes = tor_recipes(source, patches)  # another release than before may have been chosen
+    recipes = tor_recipes(source, patches)  # the build above may have chosen another release
 
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
@@ -108,7 +107,7 @@ def tor_build(source: TorSource, patches: Sequence[Path], progress: Progress) ->
 
 
 def tor_recipes(source: TorSource, patches: Sequence[Path]) -> list[Recipe]:
-    """Return what decides a build of Tor: a recipe for each tarball that its release may come in.
+    """Return the recipes of a Tor, one for each tarball of its release.
 
     Raises:
         InputError: the release isn't pinned; the tree or a patch can't be read.
@@ -167,7 +166,7 @@ def _tree_of_release(progress: Progress, release: Release, tarball: SourceTarbal
 
 
 def _tree(recipe: Recipe, bring: Callable[[Path, Path], None], progress: Progress) -> Build:
-    """Configure and compile a tree that is brought by a function of its place and the log."""
+    """Configure and compile a tree that `bring` puts into place; it gets the path and the log."""
 
     def make(folder: Path, log: Path) -> None:
         tree = folder / "tree"
@@ -179,7 +178,7 @@ def _tree(recipe: Recipe, bring: Callable[[Path, Path], None], progress: Progres
 
 
 def _patched_copy(plain: Path, title: str, patches: Sequence[Path], tree: Path, log: Path) -> None:
-    # With their times, or make would compile everything anew.
+    # With the files' times, or make would compile everything again.
     shutil.copytree(plain, tree, symlinks=True)
     for patch in patches:
         builds.apply_patch(patch, title, tree, log)
@@ -192,10 +191,10 @@ def _compile(tree: Path, log: Path) -> None:
 
 
 def tree_version(tree: Path) -> str:
-    """Return the version that a local tree of Tor's source says it has.
+    """Return the version in a local tree of Tor's source.
 
     Raises:
-        InputError: this is no tree of Tor's source, or one without `configure`.
+        InputError: it is no tree of Tor's source, or has no `configure`.
     """
     try:
         text = (tree / "configure.ac").read_text(encoding="utf-8")
@@ -211,7 +210,7 @@ def tree_version(tree: Path) -> str:
 
 
 def _refuse_outdated(tree: Path) -> None:
-    """Refuse a tree in which `make` would call the autotools, which nothing else here needs."""
+    """Refuse a tree in which `make` would run the autotools, which nothing else here needs."""
     made = [tree / name for name in MADE_BY_AUTOTOOLS if (tree / name).exists()]
     oldest = min(made, key=lambda path: path.stat().st_mtime_ns)
     for path in (*tree.glob("*.a[cm]"), *tree.glob("m4/*.m4"), *tree.glob("src/**/include.am")):
@@ -223,7 +222,7 @@ def _refuse_outdated(tree: Path) -> None:
 
 
 def tree_sha256(tree: Path) -> str:
-    """Return a hash over the names and contents of a tree's files, without what a build leaves."""
+    """Return a hash over the names and contents of a tree's files, without a build's files."""
     total = hashlib.sha256()
     for path in _source_files(tree):
         total.update(f"{path.relative_to(tree)}\0{sha256_of(path)}\n".encode())
@@ -241,7 +240,7 @@ def _source_files(tree: Path) -> Iterator[Path]:
 
 
 def _built(parent: str, names: list[str]) -> set[str]:
-    """Return which names in a folder are a build's and not the source's (for `copytree` too)."""
+    """Return the names in a folder that a build has made (also for `copytree`)."""
     programs = {
         Path(program).name for program in PROGRAMS if parent.endswith(str(Path(program).parent))
     }

@@ -1,0 +1,37 @@
+"""Make a web page of many runs, with figures and tables."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from analysis.report import write_report
+from commands import _options
+from commands._found import tell_left_out, tell_parts
+from papers import TABLES
+from testbed.basics.console import say
+from testbed.basics.ending import VALID
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options of `report`."""
+    _options.add_directory(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page (default: DIR/report/report.html)"
+    )
+    _options.add_mixed(parser)
+
+
+def run(given: argparse.Namespace, messages: Console) -> int:
+    """Write the page."""
+    write(given.directory, given.out, messages, mixed=given.mixed)
+    return VALID
+
+
+def write(directory: Path, out: Path | None, messages: Console, *, mixed: bool) -> None:
+    """Write the page on the runs below a directory, and print where it is."""
+    file = out or directory / "report" / "report.html"
+    found = write_report(directory, file, mixed=mixed, of_papers=TABLES)
+    tell_left_out(found.left_out, messages)
+    tell_parts(found, messages)
+    say(messages, f"report in {file}")

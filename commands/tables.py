@@ -1,0 +1,59 @@
+"""Make tables of many runs, beside the published numbers."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+
+from analysis.runs import find_runs
+from analysis.table import as_csv, as_markdown, print_tables
+from analysis.tables import run_tables
+from commands import _options
+from commands._found import tell_left_out, tell_parts, tell_summaries
+from papers import TABLES
+from testbed.basics.ending import VALID
+from testbed.results.columns import columns_markdown
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments and options of `tables`."""
+    _options.add_directory(parser)
+    parser.add_argument(
+        "--columns", action=_Columns, help="print what each table of a run has, as docs/tables.md"
+    )
+    _options.add_mixed(parser)
+    _options.add_formats(parser).add_argument(
+        "--markdown", action="store_true", help="print Markdown, for a document"
+    )
+
+
+def run(given: argparse.Namespace, messages: Console) -> int:
+    """Print the tables in the format that was asked for."""
+    found = find_runs(given.directory, mixed=given.mixed, whole=False)
+    tables = run_tables(found, TABLES)
+    if given.json:
+        content = {"tables": [asdict(table) for table in tables], "left_out": found.left_out}
+        print(json.dumps(content, indent=1))
+    elif given.csv:
+        print("\n".join(map(as_csv, tables)), end="")
+    elif given.markdown:
+        print("\n\n".join(map(as_markdown, tables)))
+    else:
+        print_tables(Console(), tables)
+    tell_left_out(found.left_out, messages)
+    tell_summaries(found, messages)
+    tell_parts(found, messages)
+    return VALID
+
+
+class _Columns(argparse.Action):
+    """Like `--help`: prints a page and ends, whatever else was typed."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_given: object) -> None:
+        print(columns_markdown(), end="")
+        parser.exit()

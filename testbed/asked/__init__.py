@@ -1,0 +1,1 @@
+"""Scenarios, variants and topologies as a user writes them, resolved into a plan."""

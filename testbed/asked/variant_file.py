@@ -1,0 +1,281 @@
+"""A variant's file: which Tor, with which patches, torrc lines and premise.
+
+How files are combined is in `variant_sum`. Tor checks the meaning of its own options.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from testbed.asked.variant_name import Term, file_of
+from testbed.asked.variant_parameters import (
+    Parameter,
+    Parameters,
+    chosen,
+    defaults,
+    filled,
+    written,
+)
+from testbed.basics.toml_file import (
+    KeyProblemError,
+    Text,
+    label,
+    model_of,
+    read_toml,
+    shown,
+    suggestion,
+)
+from testbed.plan.choices import (
+    CC_ALGS,
+    MOST_SIDE_BY_SIDE,
+    SCHEDULERS,
+    STREAM_RULES,
+    SharedLinkPremise,
+    TorrcLines,
+)
+
+_CLOSED = "the lab is closed, and the testbed sets its authorities"
+_OWN = "the testbed sets it for every node"
+_PREMISE = "the scenario and its policy say which circuits a client has"
+_CONFLUX = "the key is conflux, beside the title: write conflux = true"
+_PATHS = (
+    "the scenario says it for clients that choose paths: write entry_guards or learn_timeouts below"
+    " its [paths]"
+)
+_MEMORY = "no probe reads these events, and unread they would fill the relays' memory"
+
+_FORBIDDEN_BY_REASON = {
+    _CLOSED: """
+        DirAuthority DirServer AlternateDirAuthority AlternateBridgeAuthority FallbackDir
+        FallbackNetworkstatusFile UseDefaultFallbackDirs Bridge BridgeRelay UseBridges
+        BridgeAuthoritativeDir BridgeAuthoritativeDirectory AuthoritativeDirectory
+        V3AuthoritativeDirectory V3BandwidthsFile TestingTorNetwork ClientTransportPlugin
+        ServerTransportPlugin ServerTransportListenAddr HTTPProxy HTTPSProxy Socks4Proxy
+        Socks5Proxy TCPProxy ServerDNSResolvConfFile ResolvConf ServerDNSSearchDomains
+        SearchDomains OutboundBindAddress OutboundBindAddressOR OutboundBindAddressExit
+        OutboundBindAddressPT PublishServerDescriptor AssumeReachable MapAddress
+    """,
+    _OWN: """
+        Address Nickname ORPort DirPort ExtORPort ControlPort ControlSocket
+        ControlPortWriteToFile CookieAuthentication CookieAuthFile HashedControlPassword
+        __HashedControlSessionPassword SocksPort HTTPTunnelPort TransPort NATDPort DNSPort
+        MetricsPort HiddenServiceDir DataDirectory CacheDirectory KeyDirectory PidFile Log
+        RunAsDaemon User DisableNetwork ORListenAddress ORBindAddress DirListenAddress
+        DirBindAddress SocksListenAddress SocksBindAddress ControlListenAddress
+        __OwningControllerProcess __OwningControllerFD __ReloadTorrcOnSIGHUP
+    """,
+    _PREMISE: """
+        __LeaveStreamsUnattached __DisablePredictedCircuits MaxCircuitDirtiness EntryNodes
+        MiddleNodes ExitNodes ExcludeNodes ExcludeExitNodes StrictNodes ExitPolicy ExitRelay
+        ReducedExitPolicy ClientOnly NodeFamily MyFamily
+    """,
+    _PATHS: "UseEntryGuards LearnCircuitBuildTimeout",
+    _MEMORY: "TestingEnableCellStatsEvent TestingEnableConnBwEvent",
+    "consensus parameters belong in the table [consensus]": "ConsensusParams",
+    'the key is cc_alg, beside the title: write cc_alg = "vegas"': "__AlwaysCongestionControl",
+    _CONFLUX: "ConfluxEnabled",
+}
+
+FORBIDDEN_OPTIONS = {
+    option.lower(): reason
+    for reason, options in _FORBIDDEN_BY_REASON.items()
+    for option in options.split()
+}
+"""Why a variant may not set an option, by the option in lower case."""
+
+_FORBIDDEN_PARAMETERS = {"cfx_enabled": _CONFLUX, "AuthDirMaxServersPerAddr": _OWN}
+"""Why a variant may not set a consensus parameter. (Each vote has the second one already, and Tor
+refuses a vote that has it twice.)"""
+
+_OPTION = re.compile(r"_{0,3}[A-Za-z][A-Za-z0-9_]*")
+_CONSENSUS_PARAMETER = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _allowed_option(option: str) -> None:
+    """Refuse an option that would open the lab or break a premise.
+
+    Tor ignores the case of options and accepts an unambiguous prefix, so the prefix of a forbidden
+    option is forbidden too.
+    """
+    if not _OPTION.fullmatch(option):
+        raise KeyProblemError(option, "is no torrc option: write one option's name")
+    for forbidden, reason in FORBIDDEN_OPTIONS.items():
+        if forbidden.startswith(option.lower()):
+            raise KeyProblemError(option, f"can't be set by a variant: {reason}")
+
+
+def _lines(option: str, value: object) -> list[str]:
+    """Write an option's values as torrc has them: one line each."""
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str | int | float) for each in values):
+        raise KeyProblemError(option, "must be a text, a number, true or false, or a list of them")
+    lines = [str(int(each)) if isinstance(each, bool) else str(each) for each in values]
+    for line in lines:
+        if not line.isprintable() or line.endswith("\\"):
+            raise KeyProblemError(option, "must be one line, without a backslash at its end")
+    return lines
+
+
+def _options(table: object) -> object:
+    """Check a table of torrc options, and write each value as lines."""
+    if not isinstance(table, dict):
+        return table
+    options: TorrcLines = {}
+    for option, value in table.items():
+        _allowed_option(option)
+        if option.lower() in map(str.lower, options):
+            raise KeyProblemError(option, "is there twice: Tor ignores the case of its options")
+        options[option] = _lines(option, value)
+    return options
+
+
+TorrcOptions = Annotated[TorrcLines, BeforeValidator(_options)]
+
+
+class TorrcKeys(BaseModel):
+    """The table [torrc]: options of every Tor; those of relays or clients are in a subtable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    all: TorrcLines = {}
+    relay: TorrcOptions = {}
+    client: TorrcOptions = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_of_all(cls, table: object) -> object:
+        """Take every key that is no subtable as an option of every Tor."""
+        if not isinstance(table, dict):
+            return table
+        apart = {key: table[key] for key in ("relay", "client") if key in table}
+        common = {key: value for key, value in table.items() if key not in apart}
+        unexpected = next((key for key, value in common.items() if isinstance(value, dict)), None)
+        if unexpected is not None:
+            raise KeyProblemError(
+                unexpected, f"is no group of nodes: {suggestion(unexpected, ['relay', 'client'])}"
+            )
+        return {"all": _options(common), **apart}
+
+
+class PremiseKeys(BaseModel):
+    """The table [premise]: what must hold for a run of the variant to be valid."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    shared_link: SharedLinkPremise
+
+
+def _one_of(kind: str, choices: Iterable[str | bool]) -> BeforeValidator:
+    """Accept these values only; the error for another one suggests the nearest."""
+    names = [str(choice) for choice in choices]
+
+    def checked(value: object) -> object:
+        if value not in names:
+            raise ValueError(f"is no {kind}: {suggestion(str(value), names)}")
+        return value
+
+    return BeforeValidator(checked)
+
+
+CcAlg = Annotated[str, _one_of("congestion control of circuits", CC_ALGS)]
+Scheduler = Annotated[str, _one_of("scheduler", SCHEDULERS)]
+StreamRule = Annotated[str, _one_of("rule for streams", STREAM_RULES)]
+
+
+def _side_by_side(number: object) -> object:
+    if type(number) is not int or not 1 <= number <= MOST_SIDE_BY_SIDE:
+        raise ValueError(f"is no whole number from 1 to {MOST_SIDE_BY_SIDE}")
+    return number
+
+
+SideBySide = Annotated[int, BeforeValidator(_side_by_side)]
+
+
+class VariantFile(BaseModel):
+    """A variant's file, before what it extends is added and with values for its parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: Text
+    description: str = ""
+    extends: Text | None = None
+    tor: Text | None = None
+    source: Text | None = None
+    patches: tuple[Text, ...] = ()
+    cc_alg: CcAlg | None = None
+    scheduler: Scheduler | None = None
+    conflux: Annotated[bool, Field(strict=True)] | None = None
+    cgo: Annotated[bool, Field(strict=True)] | None = None
+    ipsec: Annotated[bool, Field(strict=True)] | None = None
+    connections_per_pair: SideBySide | None = None
+    per_circuit_up_to: SideBySide | None = None
+    parallel_circuits: SideBySide | None = None
+    stream_rule: StreamRule | None = None
+    torrc: TorrcKeys = TorrcKeys()
+    consensus: dict[str, Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]] = {}
+    premise: PremiseKeys | None = None
+    parameters: dict[str, Parameter] = {}
+
+    @field_validator("consensus", mode="before")
+    @classmethod
+    def _parameter_names(cls, parameters: object) -> object:
+        for name in parameters if isinstance(parameters, dict) else ():
+            if not _CONSENSUS_PARAMETER.fullmatch(name):
+                raise KeyProblemError(
+                    name, "is no consensus parameter: letters, digits, _ and - are allowed"
+                )
+            if reason := _FORBIDDEN_PARAMETERS.get(name):
+                raise KeyProblemError(name, f"can't be set by a variant: {reason}")
+        return parameters
+
+
+@dataclass(frozen=True)
+class Part:
+    """A variant's file with values for its parameters; equal files with equal values are equal.
+
+    Attributes:
+        values: all parameters, in the file's order.
+    """
+
+    file: Path
+    values: Parameters
+    defaults: Parameters = field(compare=False)
+    content: VariantFile = field(compare=False)
+
+    @property
+    def term(self) -> Term:
+        """The part as it would be typed, by the file's name and without defaults."""
+        others = {key: value for key, value in self.values.items() if value != self.defaults[key]}
+        return Term(self.file.stem, tuple((key, written(value)) for key, value in others.items()))
+
+    @property
+    def signature(self) -> str:
+        """The file's name with its parameters and their defaults, for people."""
+        values = [f"{key}={written(value)}" for key, value in self.defaults.items()]
+        return f"{self.file.stem}({', '.join(values)})" if values else self.file.stem
+
+
+def read_part(term: Term) -> Part:
+    """Read the file of a term, and put the values of its parameters in their places.
+
+    Raises:
+        InputError: there is no such file or parameter, or the file says what it can't mean.
+    """
+    file = file_of(term.name)
+    content = read_toml(file)
+    its_defaults = defaults(content, label(file))
+    values = chosen(term, its_defaults)
+    subject = f"variant {shown(str(term))}: {label(file)}" if term.values else label(file)
+    said = model_of(filled(content, values, label(file)), VariantFile, subject)
+    return Part(file, values, its_defaults, said)

@@ -1,0 +1,1 @@
+"""Measurements of each direction of each link without Tor; `results.calibration` judges them."""

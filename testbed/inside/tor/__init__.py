@@ -1,0 +1,1 @@
+"""Tor in the machine: configured, started, bootstrapped and controlled."""

@@ -1,0 +1,1 @@
+"""Traffic over the circuits: models, and the programs that generate it."""

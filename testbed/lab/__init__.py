@@ -1,1 +1,0 @@
-"""The emulated network: nodes, links, their calibration."""

@@ -1,0 +1,1 @@
+"""Everything that a run needs, as plain data."""

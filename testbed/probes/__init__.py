@@ -1,1 +1,0 @@
-"""What a run records beside its transfers: round trips, sockets, the premise."""

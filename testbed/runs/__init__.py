@@ -1,0 +1,1 @@
+"""Carrying out plans: single runs, a comparison's runs, a run made again, and a run's cost."""

@@ -1,1 +1,0 @@
-"""Tor itself: how it is built, configured, bootstrapped and steered."""

@@ -1,1 +1,0 @@
-"""What crosses the circuits: traffic models and the programs that play them."""
