@@ -14,7 +14,7 @@ def add_options(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_given: argparse.Namespace, messages: Console) -> int:
-    """Ask the pinned Tor, and print a table in Markdown, as in docs/measurements.md."""
+    """Ask the pinned Tor, and print a table in Markdown, as in docs/live-network.md."""
     (tor,) = ensure_tors(messages, [TorNeed()]).values()
     print(options_markdown(tor.product("tor")), end="")
     return VALID

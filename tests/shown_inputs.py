@@ -88,6 +88,10 @@ INPUTS = (
     _one("docs/commands.md", "results/NoDropping/vanilla/seed-1"),
     _one("docs/commands.md", "results/SharedDropping/vanilla/seed-1"),
     _one("docs/determinism.md", "results/SharedDropping/pctls/seed-1"),
+    Input(
+        *("docs/determinism.md", "jq .fingerprint"),
+        runs={"results/SharedDropping/pctls/seed-1": TWO_CLIENTS},
+    ),
     Input("docs/measurements.md", "path/to/tgen", "generator"),
     _one("docs/measurements.md", "results/SharedDropping/vanilla/seed-1"),
     _one("docs/mitigations.md", "results/SharedDropping/pctls/seed-1"),

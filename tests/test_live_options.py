@@ -85,5 +85,5 @@ def test_the_table_in_the_document_is_tors_answer() -> None:
     """Needs only a Tor, which is asked with its network switched off."""
     (tor,) = ensure_tors(Console(stderr=True), [TorNeed()]).values()
     table = live_options.options_markdown(tor.product("tor"))
-    document = (PROJECT / "docs" / "measurements.md").read_text(encoding="utf-8")
-    assert table in document, "put the output of ./run.py options into measurements.md"
+    document = (PROJECT / "docs" / "live-network.md").read_text(encoding="utf-8")
+    assert table in document, "put the output of ./run.py options into docs/live-network.md"

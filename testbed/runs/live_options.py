@@ -1,4 +1,4 @@
-"""What the live network's Tors have and the lab's have not: the table in docs/measurements.md.
+"""What the live network's Tors have and the lab's have not: the table in docs/live-network.md.
 
 The values are Tor's own answers (GETCONF), and the reasons are in live_options.toml. A Tor is asked
 with its network switched off, so nothing is sent.
@@ -249,7 +249,8 @@ def _parameter_rows(reasons: Reasons) -> list[tuple[str, ...]]:
             f"{len(others)} other parameters of the consensus",
             f"as in `{LIVE}`",
             "Tor's defaults",
-            f"the variant `{LIVE}` sets them all ([above](#parameters-of-the-live-network))",
+            f"the variant `{LIVE}` sets them all"
+            " ([parameters](tor-in-the-lab.md#parameters-of-the-live-network))",
         )
     )
     return rows
