@@ -19,6 +19,8 @@ from testbed.asked.plans import check_seed, make_plan
 from testbed.basics.console import say
 from testbed.basics.ending import VALID
 from testbed.basics.errors import InputError
+from testbed.network.bandwidth_file import write_bandwidth_file
+from testbed.network.drawn import Drawn, bandwidth_file_of
 from testbed.network.summary import (
     SHOWN_WEIGHTS,
     ClassSummary,
@@ -45,16 +47,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="show each class's share of the weight over the networks of seeds 1 to N instead",
     )
+    _options.add_set(parser)
     parser.add_argument("--map", type=Path, metavar="FILE.svg", help="plot a map, as SVG or PNG")
+    parser.add_argument(
+        "--v3bw",
+        type=Path,
+        metavar="FILE",
+        help="write the relays' weights as a bandwidth file, for the key network.bandwidth_file",
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(given: argparse.Namespace, messages: Console) -> int:
     """Print a network in numbers, or the networks of several seeds."""
     check_seed(given.seed)
-    if given.seeds and given.map:
-        raise InputError("--map shows the network of one --seed: leave --seeds out")
-    source = read_source(given.scenario)
+    for option in ("map", "v3bw"):
+        if given.seeds and getattr(given, option):
+            raise InputError(f"--{option} shows the network of one --seed: leave --seeds out")
+    source = read_source(given.scenario, dict(given.set))
     if given.seeds:
         rows = over_seeds([summary(source.draw(seed)) for seed in range(1, given.seeds + 1)])
         if given.json:
@@ -69,6 +79,9 @@ def run(given: argparse.Namespace, messages: Console) -> int:
         places = (drawn.network.nodes, drawn.places)
         network_map(drawn.scenario, drawn.seed, *places).save_as(given.map)
         say(messages, f"map in {given.map}")
+    if given.v3bw:
+        write_bandwidth_file(given.v3bw, bandwidth_file_of(drawn))
+        say(messages, f"weights in {given.v3bw}")
     if given.json:
         content = {
             "summary": summary(drawn).record(),
@@ -78,7 +91,10 @@ def run(given: argparse.Namespace, messages: Console) -> int:
         print(json.dumps(content, indent=1))
     else:
         _print_summary(Console(), summary(drawn))
-        _print_connections(Console(), make_plan(given.scenario, "vanilla", seed=given.seed))
+        _print_measured(Console(), drawn)
+        changes = dict(given.set)
+        plan = make_plan(given.scenario, "vanilla", seed=given.seed, changes=changes)
+        _print_connections(Console(), plan)
     return VALID
 
 
@@ -95,6 +111,30 @@ def _print_summary(console: Console, of: NetworkSummary) -> None:
         say(console, _round_trips(of.round_trips))
     traffic = [f"{_counted(count, 'client')} {name}" for name, count in _by_count(of)]
     say(console, f"Traffic: {', '.join(traffic)}")
+
+
+def _print_measured(console: Console, drawn: Drawn) -> None:
+    """Print the weights that are from a bandwidth file, beside the consensus's."""
+    if not drawn.drawn_weights:
+        return
+    relays = drawn.network.of_kind("relay")
+    totals = sum(relay.weight or 0 for relay in relays), sum(drawn.drawn_weights.values())
+    table = _table(
+        "relay",
+        "class",
+        "rate,\nMbit/s",
+        "weight by\nbandwidth file",
+        "%",
+        "in the\nconsensus",
+        "%",
+    )
+    for relay in relays:
+        weights = relay.weight or 0, drawn.drawn_weights[relay.name]
+        shares = [f"{100 * one / of:.1f}" for one, of in zip(weights, totals, strict=True)]
+        rate = _shown_rate((relay.rate_up_bit_per_s or 0) / 1e6)
+        cells = (str(weights[0]), shares[0], str(weights[1]), shares[1])
+        table.add_row(relay.name, relay.relay_class, rate, *cells)
+    console.print(table)
 
 
 def _print_connections(console: Console, plan: Plan) -> None:

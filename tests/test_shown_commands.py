@@ -108,6 +108,8 @@ def check_planned(words: list[str]) -> None:
     if {"--help", "--columns"} & {*words}:
         return
     given = parser(words).parse_args(words)
+    if "network.bandwidth_file" in dict(getattr(given, "set", ())):
+        return  # an earlier line of its block makes the file
     options = ("duration", "traffic")
     if words[0] == "scenario":
         said = {name: getattr(given, name) for name in options}

@@ -3,7 +3,7 @@
 How nodes are drawn is in `testbed.network.sampled`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from testbed.asked.scenario import SampledScenario, read_sampled_scenario
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import Value, label, shown
 from testbed.network import distilled
+from testbed.network.bandwidth_file import read_bandwidth_file, weights_for
 from testbed.network.consensus import Consensus
 from testbed.network.drawn import Drawn
 from testbed.network.finding import read_consensuses
 from testbed.network.places import PLACES, Places, read_places
 from testbed.network.sampled import draw_network, traffic_by_client
+from testbed.plan.network import Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +53,36 @@ class Source:
         except InputError as error:
             raise InputError(f"{label(self.file)}: network.{error}") from error
         clients = [node.name for node in network.of_kind("client")]
+        relays = network.of_kind("relay")
+        measured = self._measured_weights([relay.name for relay in relays], seed)
         return Drawn(
             scenario=self.file.stem,
             seed=seed,
             consensus=self.consensus,
             places=self.places,
-            network=network,
+            network=_with_weights(network, measured),
             traffic_by_client=traffic_by_client(self.said.clients, clients, seed),
+            drawn_weights={one.name: one.weight or 0 for one in relays} if measured else {},
         )
+
+    def _measured_weights(self, relays: Sequence[str], seed: int) -> Mapping[str, int]:
+        """The relays' weights by the scenario's bandwidth file; none if it names no file."""
+        name = self.said.network.bandwidth_file
+        if name is None:
+            return {}
+        path = self.file.parent / Path(name.replace("{seed}", str(seed))).expanduser()
+        try:
+            return weights_for(read_bandwidth_file(path), relays, seed, str(path))
+        except InputError as error:
+            raise InputError(f"{label(self.file)}: network.bandwidth_file: {error}") from error
+
+
+def _with_weights(network: Network, weights: Mapping[str, int]) -> Network:
+    nodes = tuple(
+        node.model_copy(update={"weight": weights[node.name]}) if node.name in weights else node
+        for node in network.nodes
+    )
+    return network.model_copy(update={"nodes": nodes})
 
 
 def read_source(scenario: str, changes: Mapping[str, Value] | None = None) -> Source:

@@ -156,6 +156,7 @@ def _of_sampled(
         "competing": (),
         "watched": watched_pairs(watch, file, expected_use(drawn)) if watch else (),
         "only_watched": watch is not None,
+        "measured_weights": scenario.network.bandwidth_file is not None,
         "relay_rates": None if scenario.network.relay_rates == 1 else scenario.network.relay_rates,
     }
     return scenario, file, {**parts, **sampled_parts(drawn)}

@@ -164,9 +164,11 @@ class NetworkKeys(ScenarioPart):
     """The source of a drawn network, and its number of nodes of each kind.
 
     `consensus` is the name of one that comes with the project, or a file's path; `places` is a
-    folder like places/ of the project; paths are relative to the scenario's file. `relay_rates` is
-    the share of its rate that each relay has, `loss` that of each direction of each link between
-    two sites, `queue_discipline` that of the hosts' own links, with Linux's usual parameters.
+    folder like places/ of the project; `bandwidth_file` has the relays' weights instead of the
+    consensus's, with `{seed}` in its name for a file for each seed. Paths are relative to the
+    scenario's file. `relay_rates` is the share of its rate that each relay has, `loss` that of each
+    direction of each link between two sites, `queue_discipline` that of the hosts' own links, with
+    Linux's usual parameters.
     A consensus has measured weights only if three authorities or more vote for them (dir-spec,
     "Computing a consensus from a set of votes").
     """
@@ -178,6 +180,7 @@ class NetworkKeys(ScenarioPart):
     servers: int = Field(ge=1, le=MOST_HOSTS, strict=True)
     authorities: int = Field(3, ge=3, le=MOST_HOSTS, strict=True)
     places: Text | None = None
+    bandwidth_file: Text | None = None
     loss: Loss = 0.0
     queue_discipline: QueueDiscipline = FIFO
     queue_packets: Queue | None = Field(None, alias="queue")

@@ -1,9 +1,15 @@
 """The network that a seed draws for a scenario, with its sources."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
+from testbed.network.bandwidth_file import (
+    SEED,
+    BandwidthFile,
+    MeasuredRelay,
+    stand_in_fingerprint,
+)
 from testbed.network.bandwidth_weights import Totals, bandwidth_weights
 from testbed.network.consensus import Consensus
 from testbed.network.places import Places
@@ -19,6 +25,7 @@ class Drawn:
         scenario: the name of the scenario's file.
         consensus, places: the sources of the network.
         traffic_by_client: each client's traffic model.
+        drawn_weights: the relays' weights in the consensus, where a bandwidth file has others.
     """
 
     scenario: str
@@ -27,6 +34,7 @@ class Drawn:
     places: Places
     network: Network
     traffic_by_client: Mapping[str, str]
+    drawn_weights: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def routes(self) -> Routes:
@@ -40,3 +48,16 @@ class Drawn:
         for relay in self.network.of_kind("relay"):
             weights[relay.relay_class] += relay.weight or 0
         return bandwidth_weights(Totals(**weights))
+
+
+def bandwidth_file_of(drawn: Drawn) -> BandwidthFile:
+    """The relays' weights as a bandwidth file; `node_id` stands in for keys that don't exist yet.
+
+    Its time is the consensus's, so that the same network gives the same bytes.
+    """
+    relays = tuple(
+        MeasuredRelay(stand_in_fingerprint(drawn.seed, one.name), one.name, one.weight or 0)
+        for one in drawn.network.of_kind("relay")
+    )
+    header = {"software": "hydra-testbed", "scenario": drawn.scenario, SEED: str(drawn.seed)}
+    return BandwidthFile(int(drawn.consensus.valid_after.timestamp()), relays, header)

@@ -205,6 +205,7 @@ class Plan(PlanPart):
             topology's shared link, and those that the scenario names.
         only_watched: whether other relays are left out of the record.
         relay_rates: the share of its rate that each relay of a drawn network gets; None: all.
+        measured_weights: whether the relays' weights are from a bandwidth file, not the consensus.
         bandwidth_weights: those that follow from the relays' weights, and must be in the consensus.
         server_by_client: each client's server; clients that aren't listed have the first one.
         traffic_by_client, congestion_control: by the node's name.
@@ -227,6 +228,7 @@ class Plan(PlanPart):
     watched: tuple[Pair, ...] = ()
     only_watched: bool = False
     relay_rates: float | None = None
+    measured_weights: bool = False
     policy: PlannedPolicy = PlannedPolicy()
     bandwidth_weights: dict[str, int] = {}
     server_by_client: dict[str, str] = {}
