@@ -21,15 +21,18 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 _LONGEST_NAME = 100
 """The most letters of a name before its hash; two such names and an ending stay below 255."""
 
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|s\b|ms\b|[kM]B\b|Mbit/s))")
+
 _NUMBER = re.compile(r"-|[-+]?\d[\d.]*( [±%(].*)?")
 """A cell that is aligned to the right: a number with its deviation and change, or "-"."""
 
 
-def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
+def page(title: str, sections: Sequence[tuple[str, str]], opening: str = "") -> str:
     """A page that needs no other file.
 
     Args:
         sections: headings, and contents as HTML.
+        opening: what stands before the list of contents, as HTML.
     """
     contents = "".join(
         f'<li><a href="#{slug(heading)}">{escape(heading)}</a></li>' for heading, _ in sections
@@ -39,7 +42,7 @@ def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
         for heading, content in sections
     )
     template = Template(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.substitute(title=escape(title), contents=contents, body=body)
+    return template.substitute(title=plain(title), contents=contents, body=body, opening=opening)
 
 
 def slug(text: str) -> str:
@@ -54,19 +57,40 @@ def slug(text: str) -> str:
     return f"{name[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
-def subheading(text: str) -> str:
+def subheading(text: str, level: int = 3) -> str:
     """A heading within a section."""
-    return f"<h3>{escape(text)}</h3>"
+    return f"<h{level}>{plain(text)}</h{level}>"
 
 
 def paragraph(text: str) -> str:
     """A paragraph of plain text."""
-    return f"<p>{escape(text)}</p>"
+    return f"<p>{plain(text)}</p>"
+
+
+def lead(text: str) -> str:
+    """A sentence in large letters, whose first part, up to a colon, stands out."""
+    claim, colon, rest = text.partition(": ")
+    return f'<p class="lead"><strong>{plain(claim)}</strong>{colon}{plain(rest)}</p>'
+
+
+def link_to(section: str, words: str) -> str:
+    """A link to a section of the page, by its heading."""
+    return f'<a href="#{slug(section)}">{plain(words)}</a>'
+
+
+def plain(text: str) -> str:
+    """Plain text as HTML, with units on the lines of their numbers."""
+    return escape(_BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text))
 
 
 def items(lines: Iterable[str]) -> str:
-    """A list of plain lines."""
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+    """A list of plain lines; nothing if there are none."""
+    return html_items([plain(line) for line in lines])
+
+
+def html_items(lines: Sequence[str]) -> str:
+    """A list of lines that are HTML; nothing if there are none."""
+    return f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>" if lines else ""
 
 
 def preformatted(text: str) -> str:
@@ -90,26 +114,41 @@ def table(shown: Table, csv: str) -> str:
         for row in shown.rows
     )
     return (
-        f'<div class="table"><table><caption>{escape(shown.heading)}</caption>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(shown.heading)}">'
+        f"<table><caption>{escape(shown.heading)}</caption>"
         f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>"
         f'<p class="note">{escape(shown.note)} {_link(csv, "CSV")}</p>'
     )
 
 
 def _cell(tag: str, text: str, is_number: bool) -> str:
-    kind = ' class="number"' if is_number else ""
+    kind = ' scope="col"' if tag == "th" else ""
+    kind += ' class="number"' if is_number else ""
     return f"<{tag}{kind}>{escape(text)}</{tag}>"
 
 
 def figure(plot: Plot, number: int, png: Path, svg: Path) -> str:
-    """A figure, with its SVG in the page and links to its files."""
-    data = base64.b64encode(svg.read_bytes()).decode("ascii")
+    """A figure, with its SVG in the page and links to its files.
+
+    A box to tick makes it larger, in a frame that scrolls; it needs no script.
+    """
+    name, narrow = slug(plot.name), plot.narrow_svg()
+    for_telephones = (
+        f'<source media="(max-width: 40rem)" srcset="{_data(narrow)}">' if narrow else ""
+    )
     return (
-        f'<figure id="{slug(plot.name)}">'
-        f'<img alt="{escape(plot.title)}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption><b>Figure {number}: {escape(plot.title)}.</b> {escape(plot.caption)}"
+        f'<figure id="{name}"><input type="checkbox" class="zoom" id="{name}-larger">'
+        f'<label for="{name}-larger">Enlarge figure {number}</label>'
+        f'<div class="frame" tabindex="0" role="group" aria-label="Figure {number}"><picture>'
+        f'{for_telephones}<img alt="{escape(plot.alternative)}" src="{_data(svg.read_bytes())}">'
+        f"</picture></div>"
+        f"<figcaption><b>Figure {number}: {plain(plot.title)}.</b> {plain(plot.caption)}"
         f" {_link(png.name, 'PNG')} {_link(svg.name, 'SVG')}</figcaption></figure>"
     )
+
+
+def _data(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode('ascii')}"
 
 
 @dataclass
@@ -131,6 +170,11 @@ class Folder:
         name = f"{slug(shown.heading)}.csv"
         (self.path / name).write_text(as_csv(shown), encoding="utf-8")
         return table(shown, name)
+
+    def folded_table(self, shown: Table) -> str:
+        """Write a table's file, and return the table as HTML that a click on its title shows."""
+        heading = replace(shown, made_by=shown.made_by or self.made_by).heading
+        return folded(heading, self.table(shown))
 
     def figure(self, plot: Plot) -> str:
         """Write a figure's files, and return it as HTML with the next number."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
+from analysis import alternative
 from testbed.basics.errors import InputError
 
 _NOT_IN_FILES = {"Date": None}
@@ -21,12 +22,29 @@ class Plot:
         name: the name of its files, without an ending.
         title: one line.
         caption: how to read it, in plain text.
+        shows: what it shows, in words; empty if `alternative.of_axes` finds enough.
+        narrow: the same for a telephone; None if the figure is narrow enough.
     """
 
     name: str
     title: str
     caption: str
     figure: Figure
+    shows: str = ""
+    narrow: Figure | None = None
+
+    @property
+    def alternative(self) -> str:
+        """The text for whoever doesn't see the figure."""
+        return f"{self.title}. {self.shows or alternative.of_axes(self.figure)}".strip()
+
+    def narrow_svg(self) -> bytes | None:
+        """The narrow figure as SVG, if there is one."""
+        if self.narrow is None:
+            return None
+        file = BytesIO()
+        self.narrow.savefig(file, format="svg", metadata=_NOT_IN_FILES)
+        return file.getvalue()
 
     def save(self, folder: Path) -> list[Path]:
         """Write the figure as PNG and as SVG, and return both files.

@@ -11,6 +11,7 @@ from pathlib import Path
 from analysis import page, provenance, style
 from analysis.comparison import compare_groups, comparison_tables
 from analysis.figures import Part, figure_files, plots
+from analysis.opening import LEFT_OUT, Answered, answered, opening, title, whole, with_maker
 from analysis.runs import Found, Groups, find_runs
 from analysis.table import TableMaker
 from analysis.tables import run_tables
@@ -43,8 +44,7 @@ def write_report(
     found = _readable(find_runs(directory, mixed=mixed))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        sections = list(_sections(found, of_papers, directory, page.Folder(file.parent)))
-        text = page.page(f"Runs in {directory.resolve().name}", sections)
+        text = _page(found, of_papers, directory, page.Folder(file.parent))
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"--out {file}: {error.filename}: {error.strerror}") from error
@@ -77,64 +77,86 @@ def _problem(run: Run) -> str | None:
     return None
 
 
-def _sections(
+def _page(
     found: Found, of_papers: Sequence[TableMaker], directory: Path, folder: page.Folder
-) -> Iterator[Section]:
-    runs = [run for part in found.parts for runs in part.valid.values() for run in runs]
+) -> str:
     looks = style.looks(group.variant for part in found.parts for group in part.valid)
-    yield "Results", _results(found, of_papers, folder)
-    yield "Left out", _left_out(found, directory, folder)
-    if not runs:
-        return
-    for part in found.parts:
-        folder.made_by = part.made_by
-        yield from _figures(part, looks, folder)
+    invalid = _invalid_runs(directory) if found.left_out else []
+    answers = answered(found)
+    beginning = opening(answers, found, invalid, looks, folder)
+    sections = [
+        *_scenarios(answers, looks, folder),
+        *_all_scenarios(found, looks, folder),
+        *_tables(found, invalid, of_papers, folder),
+        *_origin(found, directory, folder),
+    ]
+    return page.page(title(answers, directory), sections, beginning)
+
+
+def _scenarios(
+    answers: Sequence[Answered], looks: style.Looks, folder: page.Folder
+) -> Iterator[Section]:
+    """A section for each scenario: its answers, tables and figures, and its network."""
+    by_section: dict[str, list[Answered]] = {}
+    for one in answers:
+        by_section.setdefault(one.section, []).append(one)
+    for section, parts in by_section.items():
+        folder.made_by = parts[0].made_by
+        content = "".join(_setting(one, looks, folder, opened=len(answers) == 1) for one in parts)
+        groups = {group: runs for one in parts for group, runs in one.groups.items()}
+        yield section, content + "".join(map(folder.figure, plots(Part.SCENARIO, groups, looks)))
     folder.made_by = ""
-    yield "Runs and checks", _runs_and_checks(runs, directory, folder)
-    yield "Variants", "".join(map(_variant, provenance.variants(runs)))
-    yield "Versions", folder.table(provenance.versions_table(runs))
-    yield "Repeat it", page.preformatted("\n".join(provenance.commands(runs, directory)))
 
 
-def _figures(part: Found, looks: style.Looks, folder: page.Folder) -> Iterator[Section]:
-    """The sections with figures, of runs that may be averaged."""
-    of = f" ({part.made_by})" if part.made_by else ""
-    for file in figure_files(Part.SECTION):
-        if content := "".join(map(folder.figure, file.plots(part.valid, looks))):
-            yield f"{file.HEADING}{of}", content
-    for scenario in dict.fromkeys(group.scenario for group in part.valid):
-        yield f"{scenario}{of}", _scenario(_only(part.valid, scenario=scenario), looks, folder)
+def _setting(one: Answered, looks: style.Looks, folder: page.Folder, *, opened: bool) -> str:
+    """How and why the variants of a scenario differ, with one traffic model and duration.
 
-
-def _results(found: Found, of_papers: Sequence[TableMaker], folder: page.Folder) -> str:
-    number = sum(part.count for part in found.parts)
-    words = [f"{number} runs count, {len(found.left_out)} are left out."]
-    if found.apart:
-        words += ["Different Tors, kernels or testbeds made them; these stand apart:"]
-        words += [f"{part.count} runs were made by {part.made_by}." for part in found.parts]
-    return "".join(map(page.paragraph, words)) + "".join(
-        map(folder.table, run_tables(found, of_papers))
+    Args:
+        opened: whether the page begins with the answer.
+    """
+    _, traffic, duration = one.answer.setting
+    tables = comparison_tables(*compare_groups(one.groups))
+    return (
+        page.subheading(f"{traffic}, {duration}")
+        + ("" if opened else whole(one, looks, folder, 4))
+        + "".join(map(folder.folded_table, tables))
+        + "".join(map(folder.figure, plots(Part.TRAFFIC, one.groups, looks)))
     )
 
 
-def _scenario(groups: Groups, looks: style.Looks, folder: page.Folder) -> str:
-    """The network, then for each traffic model and duration how and why the variants differ."""
-    parts = [*map(folder.figure, plots(Part.SCENARIO, groups, looks))]
-    for traffic, duration_s in dict.fromkeys((one.traffic, one.duration_s) for one in groups):
-        same = _only(groups, traffic=traffic, duration_s=duration_s)
-        parts.append(page.subheading(f"{traffic}, {duration_s:g} s"))
-        parts += map(folder.table, comparison_tables(*compare_groups(same)))
-        parts += map(folder.figure, plots(Part.TRAFFIC, same, looks))
-    return "".join(parts)
+def _all_scenarios(found: Found, looks: style.Looks, folder: page.Folder) -> Iterator[Section]:
+    """The sections with figures of several scenarios, of runs that may be averaged."""
+    for part in found.parts:
+        folder.made_by = part.made_by
+        for file in figure_files(Part.SECTION):
+            if content := "".join(map(folder.figure, file.plots(part.valid, looks))):
+                yield with_maker(file.HEADING, part.made_by), content
+    folder.made_by = ""
 
 
-def _left_out(found: Found, directory: Path, folder: page.Folder) -> str:
-    if not found.left_out:
-        return page.paragraph("Nothing.")
-    tables = [provenance.left_out_table(found)]
-    if invalid := _invalid_runs(directory):
-        tables.append(provenance.failed_checks_table(invalid))
-    return "".join(map(folder.table, tables))
+def _tables(
+    found: Found, invalid: Sequence[Run], of_papers: Sequence[TableMaker], folder: page.Folder
+) -> Iterator[Section]:
+    """The tables of all runs, and of those that were left out."""
+    if tables := run_tables(found, of_papers):
+        yield "Tables", "".join(map(folder.folded_table, tables))
+    if found.left_out:
+        left_out = [provenance.left_out_table(found)]
+        if invalid:
+            left_out.append(provenance.failed_checks_table(invalid))
+        yield LEFT_OUT, "".join(map(folder.table, left_out))
+
+
+def _origin(found: Found, directory: Path, folder: page.Folder) -> Iterator[Section]:
+    """Where the runs come from."""
+    runs = [run for part in found.parts for runs in part.valid.values() for run in runs]
+    if not runs:
+        return
+    tables = [provenance.runs_table(runs, directory), provenance.checks_table(runs)]
+    yield "Runs and checks", "".join(map(folder.folded_table, tables))
+    yield "Variants", "".join(map(_variant, provenance.variants(runs)))
+    yield "Versions", folder.folded_table(provenance.versions_table(runs))
+    yield "Repeat it", page.preformatted("\n".join(provenance.commands(runs, directory)))
 
 
 def _invalid_runs(directory: Path) -> list[Run]:
@@ -146,26 +168,10 @@ def _invalid_runs(directory: Path) -> list[Run]:
     return [run for run in runs if not run.summary.valid and not run.directory.name.startswith(".")]
 
 
-def _runs_and_checks(runs: Sequence[Run], directory: Path, folder: page.Folder) -> str:
-    checks = provenance.checks_table(runs)
-    return folder.table(provenance.runs_table(runs, directory)) + page.folded(
-        f"{len(checks.rows)} checks", folder.table(checks)
-    )
-
-
 def _variant(variant: provenance.VariantText) -> str:
-    patches = (page.paragraph(name) + page.preformatted(text) for name, text in variant.patches)
+    patches = (page.folded(name, page.preformatted(text)) for name, text in variant.patches)
     return (
         page.subheading(f"{variant.name}: {variant.title}")
         + page.items(variant.lines)
         + "".join(patches)
     )
-
-
-def _only(groups: Groups, **attributes: object) -> Groups:
-    """The groups with these attributes."""
-    return {
-        group: runs
-        for group, runs in groups.items()
-        if all(getattr(group, name) == value for name, value in attributes.items())
-    }

@@ -70,6 +70,17 @@ Groups = Mapping[Group, Sequence[Run]]
 """Runs by group."""
 
 
+def alike(groups: Groups) -> Iterator[Groups]:
+    """Split groups into those of the same scenario, traffic model and duration, in their order."""
+    settings = ((one.scenario, one.traffic, one.duration_s) for one in groups)
+    for setting in dict.fromkeys(settings):
+        yield {
+            group: runs
+            for group, runs in groups.items()
+            if (group.scenario, group.traffic, group.duration_s) == setting
+        }
+
+
 @dataclass(frozen=True)
 class Found:
     """Runs that were found, all made by the same Tor, kernel, machine and testbed.

@@ -4,6 +4,7 @@ Lines differ in colour and in style, so they can be told apart in black and whit
 """
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,7 +45,9 @@ LINE_WIDTH_POINTS = 1.5
 THIN_LINE_WIDTH_POINTS = 0.6
 DOTS_PER_INCH = 150
 
-_WIDTH_INCHES = 7.2
+WIDTH_INCHES = 7.2
+NARROW_INCHES = 3.5
+"""A figure's width for a telephone, where an inch is some 95 dots and 8 points are 10 or 11."""
 _LEAST_PANEL_INCHES = 1.7
 LEFT_INCHES, _RIGHT_INCHES, _BOTTOM_INCHES = 0.9, 0.14, 0.45
 _TITLE_INCHES, _LEGEND_INCHES = 0.28, 0.26
@@ -110,6 +113,7 @@ def grid(
     row_gap_inches: float = _GAP_INCHES,
     names: Collection[str] = (),
     titles: Sequence[str] = (),
+    least_width_inches: float = WIDTH_INCHES,
 ) -> tuple[Figure, GridSpec]:
     """An empty figure with a grid for its panels, as wide as a page or as its columns need.
 
@@ -120,9 +124,10 @@ def grid(
         row_gap_inches: the gap between two rows: 0.3 holds numbers, 0.45 also a label.
         names: the names that `name_lines` will show, which need room.
         titles: the panels' titles, broken by `wrapped`.
+        least_width_inches: the figure's width, unless its columns need more.
     """
     sides = LEFT_INCHES + _RIGHT_INCHES - _GAP_INCHES
-    width = max(_WIDTH_INCHES, sides + columns * (_LEAST_PANEL_INCHES + _GAP_INCHES))
+    width = max(least_width_inches, sides + columns * (_LEAST_PANEL_INCHES + _GAP_INCHES))
     panel_width = (width - sides) / columns - _GAP_INCHES
     further_lines = max((title.count("\n") for title in titles), default=0)
     top = _TITLE_INCHES + further_lines * _TITLE_LINE_INCHES
@@ -165,9 +170,13 @@ def _names_in_a_row(names: Collection[str], width_inches: float) -> int:
     return math.ceil(len(names) / math.ceil(len(names) / most))
 
 
-def wrapped(title: str) -> str:
-    """A panel's title in lines that fit above the narrowest panel, broken at blanks and commas."""
-    return fill(title.replace(",", ", "), int(_LEAST_PANEL_INCHES / _LETTER_INCHES))
+def wrapped(title: str, width_inches: float = _LEAST_PANEL_INCHES) -> str:
+    """A panel's title in lines that fit above it, the narrowest if no width is given.
+
+    It is broken at blanks and commas.
+    """
+    spaced = re.sub(r",(?! )", ", ", title)
+    return fill(spaced, int(width_inches / _LETTER_INCHES))
 
 
 def scale_tail(panel: Axes, most_values: int) -> None:

@@ -5,13 +5,8 @@ The run directories are made here; no experiment runs. Other tests check the dat
 
 import csv
 import json
-import re
 import shlex
-import shutil
-import subprocess
 import time
-from collections.abc import Iterator
-from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
@@ -19,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from command_line import status_of
 from made_runs import Made, Recorded, at
+from read_page import Page
 
 from analysis import page
 from analysis.order import SCENARIO_ORDER, TRAFFIC_ORDER, VARIANT_ORDER
@@ -33,36 +29,7 @@ from testbed.basics.ending import VALID
 from testbed.basics.errors import InputError
 from testbed.results import read_run
 
-CHROMIUM = shutil.which("chromium")
-"""Debian's package of that name; only .ci/run installs it."""
-
 PATCH = TOR_CONFIGS / "patches" / "per-circuit-connections.patch"
-
-
-class Page(HTMLParser):
-    """The parts of a page that the tests look at."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.open: list[str] = []
-        self.addresses: list[str] = []
-        self.words = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        if tag not in ("meta", "link", "img"):
-            self.open.append(tag)
-        self.addresses += [value or "" for name, value in attributes if name in ("src", "href")]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-        self.words += "\n"
-
-    def handle_data(self, text: str) -> None:
-        self.words += text
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +79,11 @@ def test_every_figure_is_in_the_page_and_beside_it(report: Path, content: Page) 
         "time-to-last-byte-two_clients-300s",
         "circuit-build-time-two_clients-300s",
         "stream-round-trip-two_clients-300s",
+        "all-scenarios",
+        "in-brief-NoDropping-bulk-300s",
+        "in-brief-SharedDropping-bulk-300s",
+        "in-brief-Two-bulk-300s",
+        "in-brief-Two-audio-300s",
         "network-NoDropping",
         "network-SharedDropping",
         "network-Two",
@@ -200,6 +172,54 @@ def test_long_headings_have_files_of_their_own(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("costs-*.csv"))) == 2
 
 
+def test_the_answer_comes_first(tmp_path: Path) -> None:
+    for variant, time_s in (("vanilla", 20.0), ("pctls", 2.5)):
+        for seed in (1, 2, 3):
+            Made(variant, "SharedDropping", seed, time_s=time_s + seed / 9).write(tmp_path / "runs")
+    write_report(tmp_path / "runs", tmp_path / "report.html")
+    words = Page((tmp_path / "report.html").read_text(encoding="utf-8")).words
+    beginning, _ = words.split("\nContents\n")
+    _, title, sentence, *_ = [line for line in beginning.splitlines() if line]
+    assert title == "SharedDropping, bulk, 300 s: pctls against vanilla"
+    assert sentence == "pctls is better than vanilla"
+    assert "pctls is better than vanilla\n: throughput +6" in words
+    assert "6 runs count, 0 are left out." in beginning
+
+
+def test_a_single_run_begins_with_its_numbers_and_its_premise(tmp_path: Path) -> None:
+    Made(delivered_kb=[2000, 2000], window=12).write(tmp_path / "runs")
+    write_report(tmp_path / "runs", tmp_path / "report.html")
+    words = Page((tmp_path / "report.html").read_text(encoding="utf-8")).words
+    beginning, _ = words.split("\nContents\n")
+    assert "NoDropping, bulk, 300 s: vanilla\n" in beginning
+    assert "vanilla\n: throughput 2.00 MB/s, stream round trip 80 ms" in beginning
+    assert "each of 8 clients received 2 MB/s throughout" in beginning
+    assert "middle1 to exit1 had 1 connection for 8 circuits" in beginning
+    assert "Its check holds" in beginning
+
+
+def test_an_invalid_run_says_at_once_that_its_premise_did_not_hold(tmp_path: Path) -> None:
+    Made(valid=False).write(tmp_path / "runs")
+    write_report(tmp_path / "runs", tmp_path / "report.html")
+    words = Page((tmp_path / "report.html").read_text(encoding="utf-8")).words
+    beginning, _ = words.split("\nContents\n")
+    assert "No run counts" in beginning
+    assert (
+        "The premise of NoDropping, vanilla, seed 1 did not hold: middle1 to exit1 before"
+        " measuring: expected 1, observed 2"
+    ) in beginning
+
+
+def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        Made(seed=seed, delivered_kb=[5, 7]).write(tmp_path / "runs")
+    contents = []
+    for folder in ("one", "other"):
+        write_report(tmp_path / "runs", tmp_path / folder / "report.html", of_papers=TABLES)
+        contents.append({path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()})
+    assert contents[0] == contents[1]
+
+
 # The command.
 
 
@@ -232,7 +252,7 @@ def test_a_report_without_runs_that_count_has_the_reasons(tmp_path: Path) -> Non
     found = write_report(tmp_path / "runs", tmp_path / "report.html")
     assert not found.valid
     content = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert "0 runs count, 1 are left out." in content.words
+    assert "0 runs count, 1 is left out." in content.words
     assert f"{invalid}: invalid" in content.words
     assert "img" not in content.tags
 
@@ -300,54 +320,3 @@ def test_a_report_of_100_runs_takes_less_than_a_minute(tmp_path: Path) -> None:
     found = write_report(tmp_path, tmp_path / "report.html")
     assert time.process_time() - began_s < 60
     assert sum(map(len, found.valid.values())) >= 100
-
-
-# In a browser.
-
-
-def in_browser(file: Path, profile: Path) -> tuple[str, list[str]]:
-    """The page as headless Chromium ends with it, and the messages on its console.
-
-    Names can't be resolved there, so nothing can leave this machine.
-    """
-    command = [
-        *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
-        *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
-        *("--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND"),
-        *(f"--user-data-dir={profile}", "--enable-logging=stderr"),
-        *("--dump-dom", file.as_uri()),
-    ]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return answer.stdout, list(console(answer.stderr))
-
-
-def console(log: str) -> Iterator[str]:
-    return (found[1] for found in re.finditer(r":CONSOLE(?::\d+|\(\d+\))\] (.*)", log))
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
-def test_a_browser_shows_tables_and_figures_and_complains_of_nothing(
-    report: Path, content: Page, tmp_path: Path
-) -> None:
-    dom, messages = in_browser(report, tmp_path / "profile")
-    assert messages == []
-    shown = Page(dom)
-    for tag in ("table", "tr", "figure", "img", "section"):
-        assert shown.tags.count(tag) == content.tags.count(tag) > 0
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
-def test_a_browser_can_show_every_figure_and_fetches_nothing(
-    report: Path, content: Page, tmp_path: Path
-) -> None:
-    """A script is added that counts the images that have a size, and an image from elsewhere."""
-    count = "document.title = [...document.images].filter(image => image.naturalWidth > 99).length"
-    text = report.read_text(encoding="utf-8")
-    text = text.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")
-    text = text.replace("</body>", f'<img src="x.png"><script>onload = () => {{{count}}}</script>')
-    file = tmp_path / "counting.html"
-    file.write_text(text, encoding="utf-8")
-    dom, messages = in_browser(file, tmp_path / "profile")
-    assert f"<title>{content.tags.count('img')}</title>" in dom
-    assert len(messages) == 1
-    assert "violates the following Content Security Policy" in messages[0]

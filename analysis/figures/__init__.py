@@ -19,11 +19,14 @@ class Part(Enum):
     """A part of the report.
 
     Attributes:
+        ANSWER: beside the sentences on a scenario's runs of a traffic model and duration, which a
+            report of these alone begins with.
         SECTION: a section of its own, on all runs; the file states its `HEADING`.
-        SCENARIO: the top of a scenario's section, on the scenario's runs.
+        SCENARIO: the end of a scenario's section, on the scenario's runs.
         TRAFFIC: below a scenario's tables for a traffic model and duration, on those runs.
     """
 
+    ANSWER = auto()
     SECTION = auto()
     SCENARIO = auto()
     TRAFFIC = auto()

@@ -3,7 +3,8 @@
 The differences are computed in `analysis.comparison`.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 
 from matplotlib.axes import Axes
@@ -14,11 +15,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from analysis import style
 from analysis.comparison import Compared, compare_groups, headlines
 from analysis.figures import Part
+from analysis.metrics.metric import Metric
 from analysis.page import slug
 from analysis.plot import Plot
 from analysis.runs import Groups
 from analysis.statistics import Change, Verdict
-from analysis.wording import percent
+from analysis.wording import change_text, percent
 
 PART = Part.TRAFFIC
 ORDER = 10
@@ -31,7 +33,9 @@ CAPTION = (
 )
 
 _ROW_INCHES, _LETTER_INCHES = 0.22, 0.062
-_TITLE_LETTERS = 16
+_ROW_GAP_INCHES = 0.75
+_COLUMNS = 4
+_TITLE_LETTERS, _NARROW_TITLE_LETTERS = 24, 40
 _WIDE = 4.0
 """The factor beyond a panel's largest difference at which longer intervals are cut off."""
 _TICKS = (1, 1.5, 2, 3, 5, 7)
@@ -61,21 +65,55 @@ def differences(
     others = list(dict.fromkeys(row.other for row in compared))
     first = compared[0].first
     looks = looks or style.looks(others)
-    figure, places = style.grid(1, len(by_metric), panel_inches=0.3 + _ROW_INCHES * len(others))
-    _make_room(figure, places, max(map(len, others)))
-    panels = places.subplots(sharey=True, squeeze=False)[0]
-    for panel, (metric, by_variant) in zip(panels, by_metric.items(), strict=True):
-        changes = {other: by_variant[other].change for other in others}
-        _plot_changes(panel, list(changes.values()), [looks[other]["color"] for other in others])
-        panel.set_title(fill(metric.name, _TITLE_LETTERS))
-    panels[0].set_yticks(range(len(others)), others)
-    panels[0].invert_yaxis()
+    colours = {other: looks[other]["color"] for other in others}
     return Plot(
         name=name,
         title=f"{title}: all variants against {first}",
         caption=CAPTION.format(first=first),
-        figure=figure,
+        figure=_figure(by_metric, colours, min(len(by_metric), _COLUMNS), _TITLE_LETTERS),
+        shows=_words(by_metric),
+        narrow=_figure(by_metric, colours, 1, _NARROW_TITLE_LETTERS),
     )
+
+
+def _words(by_metric: Mapping[Metric, Mapping[str, Compared]]) -> str:
+    """Each metric's differences, as far as there are any."""
+    return " ".join(
+        f"{metric.name}: "
+        + ", ".join(
+            f"{other} {change_text(row.change)}" for other, row in by_variant.items() if row.change
+        )
+        + "."
+        for metric, by_variant in by_metric.items()
+    )
+
+
+def _figure(
+    by_metric: Mapping[Metric, Mapping[str, Compared]],
+    colours: Mapping[str, str],
+    columns: int,
+    title_letters: int,
+) -> Figure:
+    """A panel for each metric, in so many columns, with a row for each variant."""
+    rows = math.ceil(len(by_metric) / columns)
+    figure, places = style.grid(
+        *(rows, columns),
+        panel_inches=0.3 + _ROW_INCHES * len(colours),
+        row_gap_inches=_ROW_GAP_INCHES,
+        least_width_inches=style.WIDTH_INCHES if columns > 1 else style.NARROW_INCHES,
+    )
+    _make_room(figure, places, max(map(len, colours)))
+    panels = places.subplots(sharey=True, squeeze=False).flat
+    for empty in panels[len(by_metric) :]:
+        empty.set_visible(False)
+    for panel, (metric, by_variant) in zip(panels, by_metric.items(), strict=False):
+        changes = [by_variant[other].change for other in colours]
+        _plot_changes(panel, changes, list(colours.values()))
+        panel.set_title(fill(metric.name, title_letters))
+    first = figure.axes[0]
+    first.set_yticks(range(len(colours)), list(colours))
+    first.set_ylim(len(colours) - 0.5, -0.5)
+    return figure
 
 
 def _plot_changes(panel: Axes, changes: Sequence[Change | None], colours: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from analysis import run_values, style
+from analysis.alternative import number
 from analysis.figures import Part
 from analysis.order import SCENARIO_ORDER, TRAFFIC_ORDER
 from analysis.plot import Plot
@@ -84,6 +85,11 @@ class CumulativeDistribution:
     values: NDArray[np.float64]
     shares: NDArray[np.float64]
     count: int
+
+    @property
+    def median(self) -> float:
+        """The least value that half of all values don't exceed, as far as thinning keeps it."""
+        return float(self.values[np.searchsorted(self.shares, 0.5)])
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "CumulativeDistribution":
@@ -167,6 +173,7 @@ def _by_measure(groups: Groups, looks: style.Looks, where: str) -> Iterator[Plot
             title=f"Transfers, circuits and round trips by scenario, {model}",
             caption=f"{HOW_TO_READ} {_counts(rows)}",
             figure=_figure(rows, scenarios, looks, own_axes=False),
+            shows=_words(rows, scenarios),
         )
 
 
@@ -187,6 +194,7 @@ def _by_model(groups: Groups, looks: style.Looks, where: str) -> Iterator[Plot]:
             title=f"{measure.name.capitalize()} of two clients by scenario and traffic model",
             caption=f"{HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
             figure=_figure(rows, scenarios, looks, own_axes=True),
+            shows=_words(rows, scenarios),
         )
 
 
@@ -216,6 +224,7 @@ def _by_class(groups: Groups, looks: style.Looks, where: str) -> Iterator[Plot]:
             title=f"{name.capitalize()} by class of client",
             caption=f"{HOW_TO_READ} {OWN_AXES} {_counts(rows)}",
             figure=_figure(rows, scenarios, looks, own_axes=True),
+            shows=_words(rows, scenarios),
         )
 
 
@@ -254,6 +263,22 @@ def _in_order(names: Iterable[str], first: Sequence[str]) -> list[str]:
     """The names without repetitions: those in `first` in its order, then the others by name."""
     found = set(names)
     return [*(name for name in first if name in found), *sorted(found.difference(first))]
+
+
+def _words(rows: Sequence[PanelRow], scenarios: Sequence[str]) -> str:
+    """The median and the largest value of each line."""
+    return " ".join(
+        f"{' '.join(row.share_label.split())} over {row.value_label}, {scenario}: "
+        + "; ".join(
+            f"{variant}: half at most {number(curve.median)}, all at most"
+            f" {number(curve.values[-1])}"
+            for variant, curve in curves.items()
+        )
+        + "."
+        for row in rows
+        for scenario, curves in zip(scenarios, row.panels, strict=True)
+        if curves
+    )
 
 
 def _counts(rows: Sequence[PanelRow]) -> str:

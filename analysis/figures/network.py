@@ -42,7 +42,21 @@ def plots(groups: Groups, _looks: style.Looks) -> Iterator[Plot]:
         title=f"{scenario}: {plans[0].scenario_title}",
         caption=f"{CAPTION} {congestion_control_of(plans[0])}",
         figure=_figure(plans),
+        shows=_words(plans[0]),
     )
+
+
+def _words(plan: Plan) -> str:
+    """How many nodes of each role there are, and the settings of the links between roles."""
+    nodes = ", ".join(
+        f"{role}s: {len(named)}" for role in ROLES if (named := plan.nodes_with(role))
+    )
+    links = "; ".join(
+        f"{' to '.join(link.roles)}{' (shared)' if link.ends == plan.shared_link else ''}: "
+        + settings_of(link).replace("\n", ", ")
+        for link in {link.roles: link for link in plan.links}.values()
+    )
+    return f"Nodes: {nodes}. Links: {links}."
 
 
 def points_of(plan: Plan) -> dict[str, Point]:

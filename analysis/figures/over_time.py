@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from analysis import style, whole_networks
+from analysis.alternative import counted, span
 from analysis.figures import Part
 from analysis.metrics.transfers import TIME_TO_LAST_BYTE
 from analysis.plot import Plot
@@ -264,6 +265,7 @@ def plots(groups: Groups, looks: style.Looks) -> Iterator[Plot]:
             title=f"{one.scenario}, {one.traffic}, from second to second",
             caption=CAPTION,
             figure=_figure(rows, runs, looks, one.duration_s),
+            shows=in_words(rows, runs),
         )
 
 
@@ -275,6 +277,25 @@ def representative(runs: Sequence[Run]) -> Run:
         return math.inf if value is None else value
 
     return sorted(runs, key=time_s)[(len(runs) - 1) // 2]
+
+
+def in_words(rows: Rows, runs: Mapping[str, Run]) -> str:
+    """What each variant's run has, quantity by quantity."""
+    return " ".join(
+        f"{variant}, seed {run.summary.seed}: "
+        + "; ".join(
+            f"{' '.join(label.split())}: {counted(len(lines), 'line')}, {span_of(lines)}"
+            for label, by_variant in rows.items()
+            if (lines := by_variant[variant])
+        )
+        + "."
+        for variant, run in runs.items()
+    )
+
+
+def span_of(lines: Sequence[Line], unit: str = "") -> str:
+    """The mean of all lines' values, the least and the greatest."""
+    return span((value for line in lines for value in line.values), unit)
 
 
 def _rows(runs: Mapping[str, Run]) -> Rows:

@@ -53,9 +53,12 @@ def plots(groups: Groups, _looks: style.Looks) -> Iterator[Plot]:
     one = next(iter(groups))
     where = f"{one.scenario}-{one.traffic}-{one.duration_s:g}s"
 
-    def plot(use: Callable[[Run], polars.DataFrame], name: str, label: str, **words: str) -> Plot:
+    def plot(
+        use: Callable[[Run], polars.DataFrame], name: str, label: str, *, title: str, caption: str
+    ) -> Plot:
         by_variant = {group.variant: polars.concat(map(use, runs)) for group, runs in drawn.items()}
-        return Plot(name=f"{name}-{where}", figure=_figure(by_variant, label), **words)
+        figure = _figure(by_variant, label)
+        return Plot(name=f"{name}-{where}", title=title, caption=caption, figure=figure)
 
     yield plot(
         relays_use,
