@@ -1,6 +1,6 @@
-"""Show the network that a seed draws for a scenario.
+"""Show the network that a seed draws for a scenario, and how it could be divided.
 
-For scenarios with topology = "sampled". Starts no virtual machine.
+A topology is only divided, as nothing of it is drawn. Starts no virtual machine.
 """
 
 import argparse
@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from commands import _options
+from commands._split import print_split, split_record
 from testbed.asked.drawing import read_source
 from testbed.asked.expected_connections import CIRCUITS, expected_connections
 from testbed.asked.plans import check_seed, make_plan
+from testbed.asked.scenario import is_sampled, scenario_file
 from testbed.basics.console import say
 from testbed.basics.ending import VALID
 from testbed.basics.errors import InputError
@@ -34,6 +36,7 @@ from testbed.plan.model import TOR, Plan
 
 _COUNTRIES_SHOWN = 12
 _NOTHING = "-"
+_PARTS = 2
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,16 +58,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the relays' weights as a bandwidth file, for the key network.bandwidth_file",
     )
+    parser.add_argument(
+        "--parts",
+        type=_options.whole(2),
+        metavar="K",
+        help="show which nodes each of K kernels would have (default: 2)",
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(given: argparse.Namespace, messages: Console) -> int:
     """Print a network in numbers, or the networks of several seeds."""
     check_seed(given.seed)
-    for option in ("map", "v3bw"):
+    for option in ("map", "v3bw", "parts"):
         if given.seeds and getattr(given, option):
             raise InputError(f"--{option} shows the network of one --seed: leave --seeds out")
-    source = read_source(given.scenario, dict(given.set))
+    changes = dict(given.set)
+    plan = make_plan(given.scenario, "vanilla", seed=given.seed, changes=changes)
+    parts = given.parts or _PARTS
+    if not (given.seeds or given.map or given.v3bw or is_sampled(scenario_file(given.scenario))):
+        if given.json:
+            print(json.dumps({"split": split_record(plan, parts)}, indent=1))
+        else:
+            print_split(Console(), plan, parts)
+        return VALID
+    source = read_source(given.scenario, changes)
     if given.seeds:
         rows = over_seeds([summary(source.draw(seed)) for seed in range(1, given.seeds + 1)])
         if given.json:
@@ -87,14 +105,14 @@ def run(given: argparse.Namespace, messages: Console) -> int:
             "summary": summary(drawn).record(),
             "traffic_by_client": drawn.traffic_by_client,
             "network": drawn.network.model_dump(mode="json"),
+            "split": split_record(plan, parts),
         }
         print(json.dumps(content, indent=1))
     else:
         _print_summary(Console(), summary(drawn))
         _print_measured(Console(), drawn)
-        changes = dict(given.set)
-        plan = make_plan(given.scenario, "vanilla", seed=given.seed, changes=changes)
         _print_connections(Console(), plan)
+        print_split(Console(), plan, parts)
     return VALID
 
 

@@ -68,6 +68,11 @@ def test_one_seed_or_many(capsys: pytest.CaptureFixture[str]) -> None:
     assert "not allowed with argument --seed" in capsys.readouterr().err
 
 
+def test_parts_are_of_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("SmallNetwork", "--seeds", "3", "--parts", "2") == 2
+    assert "--parts shows the network of one --seed: leave --seeds out" in capsys.readouterr().err
+
+
 def test_the_map_shows_every_country_and_is_the_same_each_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,7 +92,7 @@ def test_the_map_shows_every_country_and_is_the_same_each_time(
 
 
 def test_what_has_a_topology_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    assert status_of("One") == 2
+    assert status_of("One", "--seeds", "2") == 2
     assert 'scenarios/One.toml: topology = "two_clients": nothing is drawn' in (
         capsys.readouterr().err
     )
