@@ -32,7 +32,7 @@ from testbed.network.summary import (
     over_seeds,
     summary,
 )
-from testbed.plan.model import TOR, Plan
+from testbed.plan.model import Plan
 
 _COUNTRIES_SHOWN = 12
 _NOTHING = "-"
@@ -157,7 +157,9 @@ def _print_measured(console: Console, drawn: Drawn) -> None:
 
 def _print_connections(console: Console, plan: Plan) -> None:
     """Print how many connections the relay with most of them is expected to have."""
-    if plan.policy.name != TOR:  # who asks for circuits decides at which relays they begin
+    if (
+        not plan.policy.tor_chooses_paths
+    ):  # who asks for circuits decides at which relays they begin
         return
     most = {
         guards: f"{max(expected_connections(plan, guards).values()):.0f}"

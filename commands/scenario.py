@@ -15,7 +15,7 @@ from testbed.asked.plans import make_plan
 from testbed.basics.check import Check
 from testbed.basics.console import say
 from testbed.basics.ending import PREMISE_FAILED, VALID
-from testbed.results.summary import Summary, TrafficSummary
+from testbed.results.summary import CircuitsOfClients, Summary, TrafficSummary
 from testbed.runs import runner
 
 EPILOG = _options.STATUS
@@ -121,6 +121,8 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
             "shared link",
             f"{_counted(link.connections, 'connection')}, {_counted(link.circuits, 'circuit')}",
         )
+    if circuits := summary.circuits_of_clients:
+        yield from _circuit_lines(circuits)
     for entry in summary.competing:
         rates = ", ".join(f"{rate:.2f}" for rate in entry.stream_mb_per_s)
         yield "competing streams", f"{entry.sender} to {entry.receiver}: {rates} MB/s"
@@ -144,6 +146,17 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
         f"{cost.virtual_s:.0f} s virtual, {cost.wall_s:.0f} s wall, {cost.cpu_s:.0f} s CPU"
         f" for {cost.delivered_mb:.0f} MB",
     )
+
+
+def _circuit_lines(circuits: CircuitsOfClients) -> Iterator[tuple[str, str]]:
+    if circuits.made.median is not None and circuits.used.median is not None:
+        made, used = circuits.made.median, circuits.used.median
+        yield "circuits of a client", f"{made:g} made, {used:g} used (medians)"
+    if circuits.streams_by_rule:
+        counts = (f"{count} by {rule}" for rule, count in circuits.streams_by_rule.items())
+        yield "streams placed", ", ".join(counts)
+    if circuits.probes:
+        yield "policy's probes", f"{circuits.probes}, {circuits.probe_bytes} bytes on each link"
 
 
 def _traffic_lines(traffic: TrafficSummary) -> Iterator[tuple[str, str]]:

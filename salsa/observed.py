@@ -22,7 +22,7 @@ from salsa.simulation import Estimate, simulate
 from testbed.basics.errors import InputError
 from testbed.network.consensus import RELAY_COLUMNS, Consensus
 from testbed.network.positions import Floats
-from testbed.plan.model import TOR, Plan
+from testbed.plan.model import Plan
 from testbed.results import Run
 
 LEAST_CIRCUITS = 10
@@ -153,7 +153,7 @@ def compared_with_simulation(
     Raises:
         InputError: it is a run of another kind, or too few circuits were active.
     """
-    if not is_drawn(run) or run.plan.policy.name != TOR:
+    if not is_drawn(run) or not run.plan.policy.is_tors:
         raise InputError(
             f'{run.directory}: circuits must be Tor\'s own choice: a run with topology = "sampled"'
             ' and policy = "tor"'

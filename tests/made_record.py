@@ -102,6 +102,7 @@ def circuit(client: str, round_name: str, status: str, since_s: float) -> dict[s
         "since_extend_s": since_s,
         "hops": "A,B,C",
         "reason": None,
+        "for_streams": True,
     }
 
 
@@ -123,6 +124,8 @@ def stream_change(
         "path": on and "guard1,middle1,exit1",
         "target": target,
         "source_port": port,
+        "rule": None,
+        "circuits": None,
     }
 
 

@@ -15,7 +15,7 @@ from testbed.basics.errors import InputError
 from testbed.basics.toml_file import PROJECT
 from testbed.inside.checks import Running, spread
 from testbed.inside.lab.network import Lab
-from testbed.inside.policies.interface import Circuit, FixedPath, Relay, Stream
+from testbed.inside.policies.interface import Circuit, FixedPath, Place, Relay, Stream
 from testbed.inside.policies.parallel import ParallelCircuits, hashing
 from testbed.inside.policies.reading import policy_class
 from testbed.inside.recording import Record
@@ -37,6 +37,7 @@ class Client:
     def __init__(self) -> None:
         self.name = "client1"
         self.path: tuple[str, ...] = ("guard1", "middle1", "exit1")
+        self.place: Place | None = None
         self.relays: Mapping[str, Relay] = {}
         self.open: list[Circuit] = []
 
@@ -48,6 +49,15 @@ class Client:
 
     def close(self, circuit: Circuit) -> None:
         self.open.remove(circuit)
+
+    def build_for(self, port: int) -> None:
+        raise AssertionError(f"for port {port} the policy chooses the relays")
+
+    def building(self) -> int:
+        return 0
+
+    def now_s(self) -> float:
+        return 0.0
 
     def draw(self, purpose: str) -> float:
         return 0.5
@@ -108,8 +118,8 @@ def test_the_example_spreads_streams() -> None:
     policy.prepare()
     assert policy.is_ready()
     client.open[0] = Circuit("1", client.path, streams=1)
-    assert policy.choose(stream(2)).number == "2"
-    assert policy.choose(stream(3, is_probe=True)).number == "1"
+    assert policy.choose(stream(2)) == client.open[1]
+    assert policy.choose(stream(3, is_probe=True)) == client.open[0]
     del client.open[1]
     policy.circuit_closed("2")
     assert policy.is_ready()
@@ -125,7 +135,7 @@ def test_the_plan_has_the_files_text() -> None:
 @pytest.mark.parametrize(
     ("policy", "source", "message"),
     [
-        ("random", None, 'paths.policy = "random": is not a policy: "fixed", "tor", or the path'),
+        ("randomly", None, 'paths.policy = "randomly": is not a policy: did you mean "random"?'),
         ("mine.py", None, "can't be read: give the path as seen from the scenario"),
         ("mine.py", "import nothing_of_that_name", "can't be imported: ModuleNotFoundError"),
         ("mine.py", "1/0", "can't be imported: ZeroDivisionError"),

@@ -12,6 +12,7 @@ from testbed.asked.competing import competing_streams
 from testbed.asked.duration import check_duration, given_duration_s
 from testbed.asked.generator import own_generator
 from testbed.asked.output import changed_name
+from testbed.asked.policy import check_circuits, planned_policy
 from testbed.asked.processors import onionskin_patches, with_processors
 from testbed.asked.scenario import (
     NODE_ROLES,
@@ -34,7 +35,6 @@ from testbed.asked.variant import Variant, read_variant
 from testbed.asked.watched import use_of_paths, watched_pairs
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import Value, label, shown, suggestion
-from testbed.inside.policies.reading import read_policy
 from testbed.plan.choices import GUARD_PARAMETERS
 from testbed.plan.model import FIXED, TOR, Patch, Plan, PlannedNode, PlannedPolicy, Tor
 
@@ -69,7 +69,7 @@ def make_plan(
     tor = read_variant(variant)
     made = _of_sampled if is_sampled(scenario_file(scenario)) else _of_topology
     content, file, parts = made(scenario, tor, seed, traffic, changes or {})
-    _check_circuits(tor, parts["policy"], file)
+    check_circuits(tor, parts["policy"], file)
     nodes = with_processors(parts["nodes"], content.nodes, file)
     plan = Plan(
         scenario=changed_name(file.stem, changes or {}),
@@ -118,7 +118,7 @@ def _of_topology(
         "paths": paths,
         "watched": tuple(dict.fromkeys([topology.shared_link, *named])),
         "only_watched": scenario.watch is not None,
-        "policy": _policy(scenario, file, default=FIXED),
+        "policy": planned_policy(scenario, file, default=FIXED),
         "traffic": traffic or scenario.traffic,
         "traffic_overridden": traffic is not None and traffic != scenario.traffic,
         "traffic_by_client": traffic_by_client(scenario, file, topology, traffic),
@@ -141,15 +141,15 @@ def _of_sampled(
             f"--traffic {shown(traffic)}: {label(file)} gives every client a model of its own:"
             " change the shares in [clients]"
         )
-    policy = _policy(scenario, file, default=TOR)
+    policy = planned_policy(scenario, file, default=TOR)
     if policy.name == FIXED:
         raise InputError(
             f'{label(file)}: paths.policy = "{FIXED}": a drawn network has no paths: take "{TOR}",'
-            " or the path of a Python file with a policy"
+            ' a rule such as "rtt", or the path of a Python file with a policy'
         )
     most = max(scenario.clients, key=lambda model: scenario.clients[model])
     watch, drawn = scenario.watch, source.draw(seed)
-    parts = {
+    parts: dict[str, Any] = {
         "policy": policy,
         "traffic": most,
         "traffic_overridden": False,
@@ -159,41 +159,11 @@ def _of_sampled(
         "measured_weights": scenario.network.bandwidth_file is not None,
         "relay_rates": None if scenario.network.relay_rates == 1 else scenario.network.relay_rates,
     }
+    if not policy.is_tors:
+        parts["coordinates"] = {
+            site.name: (site.latitude_deg, site.longitude_deg) for site in drawn.network.sites
+        }
     return scenario, file, {**parts, **sampled_parts(drawn)}
-
-
-def _policy(scenario: AnyScenario, file: Path, default: str) -> PlannedPolicy:
-    """The policy that decides on circuits, as a scenario says."""
-    name = scenario.paths.policy or default
-    entry_guards, learn_timeouts = _own_choice(scenario, file, name, drawn=default == TOR)
-    if name in (FIXED, TOR):
-        return PlannedPolicy(name=name, entry_guards=entry_guards, learn_timeouts=learn_timeouts)
-    return read_policy(name, file)
-
-
-def _own_choice(scenario: AnyScenario, file: Path, name: str, *, drawn: bool) -> tuple[bool, bool]:
-    """Whether clients have entry guards and learn timeouts; InputError if they can't.
-
-    Both hold in a drawn network unless the scenario says otherwise. A topology has no weights by
-    which guards and build times could be expected.
-    """
-    given = {key: getattr(scenario.paths, key) for key in ("entry_guards", "learn_timeouts")}
-    for key, value in given.items():
-        if value and name != TOR:
-            raise InputError(
-                f"{label(file)}: paths.{key} = true, but paths.policy = {shown(name)} says which"
-                f' relays a circuit has: leave it out, or take "{TOR}"'
-            )
-    if given["learn_timeouts"] and not drawn:
-        raise InputError(
-            f"{label(file)}: paths.learn_timeouts = true: which build times a client has learned"
-            " follows from a drawn network's weights, which a topology lacks: leave it out"
-        )
-    return _given(given["entry_guards"], name, drawn), _given(given["learn_timeouts"], name, drawn)
-
-
-def _given(value: bool | None, policy: str, drawn: bool) -> bool:
-    return policy == TOR and drawn if value is None else value
 
 
 def _congestion_control(
@@ -208,22 +178,6 @@ def _congestion_control(
                 f" this role: {suggestion(role, (*roles, DEFAULT))}"
             )
     return {node.name: scenario.tcp.of_role(node.role) for node in nodes}
-
-
-def _check_circuits(tor: Variant, policy: PlannedPolicy, file: Path) -> None:
-    """Refuse a variant and a policy that both decide on a client's circuits."""
-    if tor.conflux and policy.text is not None:
-        raise InputError(
-            f"{label(file)}: {tor.name} has conflux = true, where Tor builds each client's linked"
-            f" sets itself, but paths.policy = {shown(policy.name)} decides on circuits: leave out"
-            " one of them"
-        )
-    if tor.parallel_circuits > 1 and policy.name != FIXED:
-        raise InputError(
-            f"{label(file)}: {tor.name} has parallel_circuits = {tor.parallel_circuits}, which take"
-            f' the topology\'s paths (paths.policy = "{FIXED}"), but paths.policy ='
-            f" {shown(policy.name)} decides on circuits: leave out one of them"
-        )
 
 
 def _tor(variant: Variant, policy: PlannedPolicy, patches: Iterable[Path]) -> Tor:

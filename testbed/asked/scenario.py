@@ -24,6 +24,7 @@ from testbed.asked.scenario_values import (
     DEFAULT,
     CongestionControl,
     QueueDiscipline,
+    RoundTrips,
     ScenarioPart,
     Switch,
     Watch,
@@ -46,6 +47,7 @@ from testbed.basics.toml_file import (
 from testbed.basics.units import Duration, Loss, Queue, Rate, Share, WarmUp
 from testbed.inside.traffic.models import MODELS
 from testbed.plan.addresses import MOST_HOSTS
+from testbed.plan.choices import MOST_SIDE_BY_SIDE
 from testbed.plan.queue_disciplines import DISCIPLINES, FIFO
 
 SCENARIOS = PROJECT / "scenarios"
@@ -104,15 +106,20 @@ class CompetingKeys(ScenarioPart):
 
 
 class PathsKeys(ScenarioPart):
-    """The policy for circuits and streams: "fixed", "tor", or the path of a Python file.
+    """The policy for circuits and streams: "fixed", "tor", a rule, or the path of a Python file.
 
     `policy` is None if the file names none; a path is relative to the scenario's file. The others
-    are None if the file doesn't say them: then they hold where Tor chooses in a drawn network.
+    are None if the file doesn't say them. Guards and timeouts then hold where Tor chooses in a
+    drawn network; `asked.policy` has the defaults of the others, which only rules have.
     """
 
     policy: Text | None = None
     entry_guards: Switch | None = None
     learn_timeouts: Switch | None = None
+    circuits: int | None = Field(None, ge=1, le=MOST_SIDE_BY_SIDE, strict=True)
+    round_trips: RoundTrips | None = None
+    probe_interval_s: Duration | None = Field(None, alias="probe_interval")
+    close_unused_s: Duration | None = Field(None, alias="close_unused")
 
 
 class AnyScenario(ScenarioPart):

@@ -16,6 +16,9 @@ from testbed.plan.queue_disciplines import CAKE_DIFFSERVS, CAKE_ISOLATIONS, DISC
 CONGESTION_CONTROLS = ("cubic", "reno", "bbr", "vegas", "westwood")
 """The kernel's TCP congestion controls that a scenario can choose."""
 
+ROUND_TRIPS = ("build", "streams", "probe")
+"""From what a circuit's round trips come that a rule compares."""
+
 DEFAULT = "default"
 """The key whose value holds for everything without an entry of its own."""
 
@@ -80,5 +83,6 @@ Isolation = Annotated[str, BeforeValidator(_one_of(CAKE_ISOLATIONS))]
 Diffserv = Annotated[str, BeforeValidator(_one_of(CAKE_DIFFSERVS))]
 WholeSeconds = Annotated[Duration, AfterValidator(_whole_seconds)]
 PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
+RoundTrips = Annotated[str, BeforeValidator(_one_of(ROUND_TRIPS))]
 Switch = Annotated[bool, Field(strict=True)]
 Watch = Annotated[tuple[str, ...] | int | str | None, BeforeValidator(_pairs_to_watch)]

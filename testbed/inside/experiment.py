@@ -105,12 +105,13 @@ def ready_network(
             circuits.build("first")
             circuits.close()
             _wait_for_connections(lab, {pair: rule.kept(across[pair]) for pair in crossed})
-        circuits.build("measured")
-        # Tor may have built more circuits, whose connections end a moment later.
-        with suppress(TestbedError):  # a check will report the connections that stay
-            expected = {pair: rule.between(across[pair]).connections for pair in crossed}
-            _wait_for_connections(lab, expected)
-        yield lab, network, circuits
+        with circuits.ticking():
+            circuits.build("measured")
+            # Tor may have built more circuits, whose connections end a moment later.
+            with suppress(TestbedError):  # a check will report the connections that stay
+                expected = {pair: rule.between(across[pair]).connections for pair in crossed}
+                _wait_for_connections(lab, expected)
+            yield lab, network, circuits
 
 
 def _wait_for_connections(lab: Lab, expected: Mapping[Pair, int]) -> None:

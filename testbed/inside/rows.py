@@ -77,6 +77,9 @@ class CircuitChange:
     ]
     hops: Annotated[str, "fingerprints of the relays so far, joined by commas"]
     reason: Annotated[str | None, "why it failed or closed"]
+    for_streams: Annotated[
+        bool | None, "whether it is for streams, and not for the directory or onion services", Later
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,10 @@ class StreamChange:
         "of the generator's socket, if NEW; it identifies the transfer's stream",
         Later,
     ]
+    rule: Annotated[
+        str | None, "by which a policy chose the circuit; null if NEW, and without a rule", Later
+    ] = None
+    circuits: Annotated[int | None, "among how many open circuits the rule chose", Later] = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from testbed.basics.distance import great_circle_km
 from testbed.basics.errors import InputError, reason_of
 from testbed.network.consensus import read_document, uncompressed
 from testbed.network.places import (
@@ -40,7 +41,6 @@ SPEED_IN_FIBRE_KM_PER_MS = 200.0
 LEAST_STRETCH_SHARE = 0.05
 """The quantile of stretches that is the lower bound of all round trips."""
 
-_EARTH_RADIUS_KM = 6371.0
 _RATES = 25
 """The lines of relay-rates.csv, each of some 300 relays in a network of 7000."""
 
@@ -249,14 +249,10 @@ def _round_trip_rows(
 
 
 def _light_ms(one: _City, other: _City) -> float:
-    """The round trip of light in fibre along the great circle (haversine formula)."""
-    latitudes = math.radians(one.latitude_deg), math.radians(other.latitude_deg)
-    apart = math.radians(one.longitude_deg - other.longitude_deg)
-    half_chord = math.hypot(
-        math.sin((latitudes[0] - latitudes[1]) / 2),
-        math.sqrt(math.cos(latitudes[0]) * math.cos(latitudes[1])) * math.sin(apart / 2),
+    """The round trip of light in fibre along the great circle."""
+    distance_km = great_circle_km(
+        (one.latitude_deg, one.longitude_deg), (other.latitude_deg, other.longitude_deg)
     )
-    distance_km = 2 * _EARTH_RADIUS_KM * math.asin(min(half_chord, 1.0))
     return 2 * distance_km / SPEED_IN_FIBRE_KM_PER_MS
 
 

@@ -8,7 +8,7 @@ import json
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -179,12 +179,33 @@ class PlannedPolicy(PlanPart):
         learn_timeouts: whether they give up circuits that are slower than most of those before,
             (`LearnCircuitBuildTimeout`), with build times from before the run.
         text: the user's file. (Not "source", which means a path on the host.)
+        rule: by which a stream gets one of the circuits that Tor has built
+            (`inside.policies.selection`); None if the policy is none of these.
+        circuits: how many of them are kept open at least; None: as many as Tor keeps.
+        round_trips: which of a circuit's round trips the rule goes by: "build", "stream", "probe".
+        probe_interval_s: the time between two probes of a circuit; None without probes.
+        close_unused_s: after which time a circuit without a stream is closed.
     """
 
     name: str = FIXED
     entry_guards: bool = False
     learn_timeouts: bool = False
     text: str | None = None
+    rule: str | None = None
+    circuits: int | None = None
+    round_trips: Literal["build", "stream", "probe"] = "stream"
+    probe_interval_s: float | None = None
+    close_unused_s: float = 300.0
+
+    @property
+    def is_tors(self) -> bool:
+        """Whether Tor itself builds circuits and gives each stream its circuit."""
+        return self.name == TOR and self.rule is None
+
+    @property
+    def tor_chooses_paths(self) -> bool:
+        """Whether Tor chooses the relays of circuits."""
+        return self.name == TOR or self.rule is not None
 
 
 class Plan(PlanPart):
@@ -206,6 +227,8 @@ class Plan(PlanPart):
         only_watched: whether other relays are left out of the record.
         relay_rates: the share of its rate that each relay of a drawn network gets; None: all.
         measured_weights: whether the relays' weights are from a bandwidth file, not the consensus.
+        coordinates: latitude and longitude of each site in degrees, by its name, if a policy may
+            need them; empty if the network has no sites.
         bandwidth_weights: those that follow from the relays' weights, and must be in the consensus.
         server_by_client: each client's server; clients that aren't listed have the first one.
         traffic_by_client, congestion_control: by the node's name.
@@ -230,6 +253,7 @@ class Plan(PlanPart):
     relay_rates: float | None = None
     measured_weights: bool = False
     policy: PlannedPolicy = PlannedPolicy()
+    coordinates: dict[str, tuple[float, float]] = {}
     bandwidth_weights: dict[str, int] = {}
     server_by_client: dict[str, str] = {}
     traffic_by_client: dict[str, str]

@@ -12,10 +12,12 @@ from testbed.basics.check import Check
 from testbed.inside.traffic.models import MODELS
 from testbed.plan.connections import WATCHED_PAIR
 from testbed.plan.model import Competing, Plan
+from testbed.results import circuits_of_clients
 from testbed.results.processors import processor_summaries
 from testbed.results.recorded import Recorded
 from testbed.results.streaming import judged_seconds
 from testbed.results.summary import (
+    CircuitsOfClients,
     CompetingSummary,
     Distribution,
     Fairness,
@@ -66,10 +68,24 @@ def summary_parts(plan: Plan, recorded: Recorded) -> dict[str, Any]:
         "by_traffic": tuple(by_traffic),
         "competing": tuple(_competing(tables.competing, entry) for entry in plan.competing),
         "shared_link": _shared_link(plan, recorded.checks),
+        "circuits_of_clients": _circuits_of_clients(plan, tables),
         "relays": relay_summaries(tables.relays),
         "processors": processor_summaries(tables.processors),
         "wire_bytes_per_byte": wire_bytes_per_byte(plan, tables),
     }
+
+
+def _circuits_of_clients(plan: Plan, tables: HasTables) -> CircuitsOfClients | None:
+    if not plan.policy.tor_chooses_paths:
+        return None
+    probes = circuits_of_clients.probes(tables)
+    return CircuitsOfClients(
+        made=distribution(circuits_of_clients.made_by_client(plan, tables)),
+        used=distribution(circuits_of_clients.used_by_client(plan, tables)),
+        streams_by_rule=circuits_of_clients.streams_by_rule(tables),
+        probes=probes,
+        probe_bytes=probes * circuits_of_clients.PROBE_BYTES,
+    )
 
 
 def traffic_summary(tables: HasTables, model: str, clients: Sequence[str]) -> TrafficSummary:

@@ -136,6 +136,24 @@ class SharedLinkCounts(_Part):
     circuits: int | None
 
 
+class CircuitsOfClients(_Part):
+    """The circuits of clients whose Tors choose paths, in the whole run with its warm-up.
+
+    Attributes:
+        made: how many circuits for streams each client built.
+        used: on how many of them each client had streams of the traffic.
+        streams_by_rule: how many streams each rule gave a circuit; empty without a rule.
+        probes: by which a policy measured its circuits.
+        probe_bytes: what they put on each link of a circuit: two cells each.
+    """
+
+    made: Distribution
+    used: Distribution
+    streams_by_rule: dict[str, int] = {}
+    probes: int = 0
+    probe_bytes: int = 0
+
+
 class RelaySummary(_Part):
     """A relay's connections and memory while the run measured, by samples every two seconds.
 
@@ -198,6 +216,7 @@ class Summary(_Part):
             None for runs that did not record it.
         circuit_round_trip_ms: over the answered probes.
         circuit_build_time_ms: of the circuits that carried the traffic, all clients'.
+        circuits_of_clients: None if Tor doesn't choose paths, and for older runs.
         relays: empty for runs that did not record it.
         processors: of the nodes that have one that takes time.
         wire_bytes_per_byte: see `results.values.wire_bytes_per_byte`.
@@ -225,6 +244,7 @@ class Summary(_Part):
     by_traffic: tuple[TrafficSummary, ...] = ()
     competing: tuple[CompetingSummary, ...] = ()
     shared_link: SharedLinkCounts
+    circuits_of_clients: CircuitsOfClients | None = None
     relays: tuple[RelaySummary, ...] = ()
     processors: tuple[ProcessorSummary, ...] = ()
     wire_bytes_per_byte: float | None = None

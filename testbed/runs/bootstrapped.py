@@ -20,7 +20,7 @@ from testbed.machines.guest import run_in_guest
 from testbed.machines.virtual import START_NS
 from testbed.machines.watching import Step, Usage
 from testbed.plan.choices import STREAM_RULES
-from testbed.plan.model import Plan, PlannedLink
+from testbed.plan.model import TOR, Plan, PlannedLink, PlannedPolicy
 from testbed.plan.network import Shape
 from testbed.results.made_by import files_sha256
 from testbed.setup import builds
@@ -122,6 +122,7 @@ def bare_plan(plan: Plan) -> Plan:
             "traffic_by_client": {},
             "server_by_client": {},
             "bandwidth_weights": {},
+            "coordinates": {},
             "watched": (),
             "only_watched": False,
             "changes": {},
@@ -142,7 +143,10 @@ def bare_plan(plan: Plan) -> Plan:
             ),
             "tgen": None,
             # A policy acts only later, and build times are of the run's links.
-            "policy": plan.policy.model_copy(update={"text": None, "learn_timeouts": False}),
+            "policy": PlannedPolicy(
+                name=TOR if plan.policy.tor_chooses_paths else plan.policy.name,
+                entry_guards=plan.policy.entry_guards,
+            ),
         }
     )
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 from testbed.basics.errors import InputError
-from testbed.basics.toml_file import label, shown
+from testbed.basics.toml_file import label, shown, suggestion
 from testbed.inside.policies.interface import Policy
+from testbed.inside.policies.selection import RULES
 from testbed.plan.model import FIXED, TOR, PlannedPolicy
 
 
@@ -25,7 +26,8 @@ def read_policy(name: str, scenario: Path) -> PlannedPolicy:
     key = f"{label(scenario)}: paths.policy = {shown(name)}"
     path = scenario.parent / Path(name).expanduser()
     if path.suffix != ".py":
-        raise InputError(f'{key}: is not a policy: "{FIXED}", "{TOR}", or the path of a .py file')
+        known = suggestion(name, (FIXED, TOR, *(rule for rule in RULES if rule != TOR)))
+        raise InputError(f"{key}: is not a policy: {known}, or the path of a .py file")
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError):

@@ -1,19 +1,25 @@
 """The circuits of all clients: the plan says who decides on them."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from testbed.basics.errors import TestbedError
 from testbed.inside.recording import Record
 from testbed.inside.tor.client_circuits import ClientCircuits
+from testbed.inside.tor.control import call_between_events
 from testbed.inside.tor.linked_sets import LinkedSet
 from testbed.inside.tor.network import TorNetwork
 from testbed.inside.tor.own_choice import OwnChoice
 from testbed.inside.tor.policy_circuits import PolicyCircuits
+from testbed.inside.tor.selected_circuits import SelectedCircuits
 from testbed.inside.waiting import wait_until
-from testbed.plan.model import TOR, Plan
+from testbed.plan.model import Plan
 
 BUILD_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 60.0
+TICK_INTERVAL_S = 1.0
 
 
 class Circuits:
@@ -41,6 +47,29 @@ class Circuits:
             return (f"{one.client}'s circuit" for one in self if not one.is_ready())
 
         self._wait(missing, BUILD_TIMEOUT_S, "building circuits")
+
+    @contextmanager
+    def ticking(self) -> Iterator[None]:
+        """Call each policy's tick once a second within the context, no two clients' at once."""
+        ticked = [one for one in self if one.ticks]
+        ended = threading.Event()
+
+        def tick_steadily() -> None:
+            at_s = time.monotonic()
+            while ticked:
+                for one in ticked:
+                    at_s += TICK_INTERVAL_S / len(ticked)
+                    if ended.wait(max(0.0, at_s - time.monotonic())):
+                        return
+                    call_between_events(one.tick)
+
+        thread = threading.Thread(target=tick_steadily, name="ticks", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def close(self) -> None:
         """Close all circuits and wait until Tor says so."""
@@ -71,6 +100,8 @@ class Circuits:
 
 
 def _kind(plan: Plan) -> type[ClientCircuits]:
-    if plan.policy.name == TOR:
+    if plan.policy.rule is not None:
+        return SelectedCircuits
+    if plan.policy.is_tors:
         return OwnChoice
     return LinkedSet if plan.tor.conflux else PolicyCircuits

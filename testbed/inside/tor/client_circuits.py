@@ -4,7 +4,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from stem import CircStatus, StreamStatus
+from stem import CircPurpose, CircStatus, StreamStatus
 from stem.control import Controller, EventType
 from stem.response.events import CircuitEvent, StreamEvent
 
@@ -18,6 +18,11 @@ from testbed.plan.network import HOPS
 ENDED = (CircStatus.FAILED, CircStatus.CLOSED)
 STREAM_STATUSES = (StreamStatus.NEW, StreamStatus.SUCCEEDED, StreamStatus.FAILED)
 """The statuses that are recorded: a stream waits, is carried by a circuit, or failed."""
+
+
+FOR_STREAMS = (CircPurpose.GENERAL, "CONFLUX_LINKED", "CONFLUX_UNLINKED")
+NOT_FOR_STREAMS = {"ONEHOP_TUNNEL", "IS_INTERNAL"}
+"""Purposes of circuits for streams, and build flags of others (control-spec)."""
 
 
 @dataclass
@@ -43,9 +48,10 @@ class ClientCircuits:
             never idle, and keep circuits alive.
         steady: whether the circuits must be the same when measuring begins and when it ends.
         shown_by_probes: whether probes take every circuit.
+        ticks: whether `tick` is to be called once a second.
     """
 
-    probed = steady = shown_by_probes = False
+    probed = steady = shown_by_probes = ticks = False
 
     def __init__(self, tor: RunningTor, network: TorNetwork, plan: Plan, record: Record) -> None:
         self.client = tor.node.name
@@ -80,6 +86,9 @@ class ClientCircuits:
         """Whether these circuits are closed."""
         return True
 
+    def tick(self) -> None:
+        """Do what is done once a second: nothing."""
+
     def state(self) -> str:
         """The open circuits that carry streams, for comparison with another moment."""
         return "Tor's own"
@@ -111,6 +120,7 @@ class ClientCircuits:
                 since_extend_s=now_s - known.at_s,
                 hops=",".join(known.hops),
                 reason=event.reason,
+                for_streams=is_for_streams(event),
             )
         )
 
@@ -127,6 +137,7 @@ class ClientCircuits:
     def _record_stream(self, event: StreamEvent) -> None:
         with self._lock:
             known = self._known.get(event.circ_id)
+        rule, circuits = self._rule_of(event)
         self._record.add(
             StreamChange(
                 time_s=time.time(),
@@ -137,11 +148,23 @@ class ClientCircuits:
                 path=",".join(self._path(known)) if known else None,
                 target=event.target,
                 source_port=event.source_port,
+                rule=rule,
+                circuits=circuits,
             )
         )
+
+    def _rule_of(self, _event: StreamEvent) -> tuple[str | None, int | None]:
+        """The rule by which a stream's circuit was chosen, and among how many open ones."""
+        return None, None
 
     def _path(self, known: Known) -> tuple[str, ...]:
         return tuple(self._names.get(hop, hop) for hop in known.hops)
 
     def _attach(self, event: StreamEvent) -> None:
         """Do nothing: Tor attaches the streams itself."""
+
+
+def is_for_streams(event: CircuitEvent) -> bool:
+    """Whether a circuit is for streams, and not for the directory or onion services."""
+    flags = set(event.build_flags or ())
+    return event.purpose in FOR_STREAMS and not NOT_FOR_STREAMS & flags

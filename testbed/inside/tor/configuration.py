@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from testbed.plan.model import FIXED, TOR, Plan, PlannedNode
+from testbed.plan.model import FIXED, Plan, PlannedNode, PlannedPolicy
 
 TEMPLATES = Path(__file__).with_name("torrc")
 
@@ -95,9 +95,15 @@ def _templates(plan: Plan, node: PlannedNode) -> Iterator[str]:
     if node.kind == "authority" and has_weights(plan):
         yield "weights"
     if node.kind == "client":
-        yield "client-tor" if plan.policy.name == TOR else "client-attached"
+        yield _circuits_template(plan.policy)
         if plan.tor.conflux and plan.paths:
             yield "conflux"
+
+
+def _circuits_template(policy: PlannedPolicy) -> str:
+    if policy.rule is not None:
+        return "client-selected"
+    return "client-tor" if policy.is_tors else "client-attached"
 
 
 def has_weights(plan: Plan) -> bool:
@@ -138,6 +144,7 @@ def _values(
         "dir_cache": int(plan.policy.entry_guards),
         "use_entry_guards": int(plan.policy.entry_guards),
         "learn_timeouts": int(plan.policy.learn_timeouts),
+        "builds_nothing_ahead": int(plan.policy.circuits is not None),
         "authority_or_port": AUTHORITY_OR_PORT,
         "authority_dir_port": AUTHORITY_DIR_PORT,
         "or_port": OR_PORT,

@@ -125,6 +125,11 @@ _EVENTS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="events")
 isn't the reader's: an event's handler may ask the Tor something, and wait for the answer."""
 
 
+def call_between_events(what: Callable[[], None]) -> None:
+    """Call a function in the thread that handles events, after those that have arrived."""
+    _EVENTS.submit(what)
+
+
 class ControlConnection(Controller):  # type: ignore[misc]  # stem has no types
     """A control connection without threads of its own, which keeps the errors of listeners.
 

@@ -8,6 +8,7 @@ from stem.control import EventType
 from stem.response.events import CircMinorEvent, CircuitEvent, StreamEvent
 
 from testbed.inside.recording import Record
+from testbed.inside.tor.circuit_life import Life
 from testbed.inside.tor.client_circuits import Known
 from testbed.inside.tor.network import TorNetwork
 from testbed.inside.tor.policy_circuits import PolicyCircuits
@@ -60,8 +61,10 @@ class LinkedSet(PolicyCircuits):
         if event.purpose != LINKED or event.id in self._own:
             return
         with self._lock:
-            self._own[event.id] = None
-            self._known[event.id].status = CircStatus.BUILT
+            known = self._known[event.id]
+            self._own[event.id], self._lives[event.id] = None, Life(known.at_s)
+            self._lives[event.id].open(time.monotonic())
+            known.status = CircStatus.BUILT
         if len(self._own) == LEGS:
             self._build_ahead(False)
             for circuit in self._controller.get_circuits():

@@ -1,0 +1,50 @@
+"""How many circuits clients made and used, and by which rule their streams got them."""
+
+import polars
+
+from testbed.inside.policies.interface import PROBE_PORT
+from testbed.inside.tor.configuration import OR_PORT
+from testbed.plan.model import Plan
+from testbed.results.tables import HasTables
+
+PROBE_BYTES = 2 * 514
+"""What a policy's probe puts on a link: a BEGIN and an END cell, as the exit refuses it."""
+
+
+def carried_streams(tables: HasTables) -> polars.DataFrame:
+    """The traffic's streams that a circuit carried, a row each, without probes of any kind."""
+    return (
+        tables.streams.filter(status="SUCCEEDED")
+        .filter(~_to_port(PROBE_PORT), ~_to_port(OR_PORT))
+        .unique(["client", "stream"], keep="last", maintain_order=True)
+    )
+
+
+def made_by_client(plan: Plan, tables: HasTables) -> polars.Series:
+    """How many circuits for streams each client built, in the plan's order."""
+    return _by_client(plan, tables.circuits.filter("for_streams", status="BUILT"))
+
+
+def used_by_client(plan: Plan, tables: HasTables) -> polars.Series:
+    """On how many circuits each client had streams of the traffic, in the plan's order."""
+    return _by_client(plan, carried_streams(tables))
+
+
+def streams_by_rule(tables: HasTables) -> dict[str, int]:
+    """How many of these streams each rule gave a circuit."""
+    counted = carried_streams(tables).drop_nulls("rule").group_by("rule").len().sort("rule")
+    return dict(counted.iter_rows())
+
+
+def probes(tables: HasTables) -> int:
+    """How many probes policies sent."""
+    return tables.streams.filter(_to_port(OR_PORT), status="NEW").height
+
+
+def _by_client(plan: Plan, rows: polars.DataFrame) -> polars.Series:
+    counts = dict(rows.group_by("client").agg(polars.col("circuit").n_unique()).iter_rows())
+    return polars.Series([counts.get(client, 0) for client in plan.clients], dtype=polars.Int64)
+
+
+def _to_port(port: int) -> polars.Expr:
+    return polars.col("target").str.ends_with(f":{port}")
