@@ -44,6 +44,7 @@ def test_names_and_sizes() -> None:
         "audio": 250_000,
         "video": 5_000_000,
         "page": 327_680,
+        "page20": 327_680,
         "bulk5mib": 5_242_880,
         "upload": 5_000_000,
         "mctor-video": 1_600_000,
@@ -85,7 +86,7 @@ def test_client_configuration_is_valid(name: str, tmp_path: Path) -> None:
         assert options.socks_username == "c1"
     assert graph.options.seed == 7
     assert graph.options.delay_us == round(1e6 * first_pause_s(name, 7))
-    assert bool(graph.options.delay_us) == (name == "page")
+    assert bool(graph.options.delay_us) == (name in ("page", "page20"))
     after = only(stream.followers for stream in streams)
     if len(streams) > 1:
         assert (after.kind, after.pause_times_us) == ("pause", ())

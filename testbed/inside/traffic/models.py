@@ -75,6 +75,12 @@ _ALL = (
         320 * 1024,
         pauses_s=tuple(range(1, 31)),
     ),
+    TrafficModel(
+        "page20",
+        "320 KiB, then a pause of 1 to 20 s; begins within a pause",
+        320 * 1024,
+        pauses_s=tuple(range(1, 21)),
+    ),
     TrafficModel("bulk5mib", "5 MiB, then the next at once", 5 * 1024 * 1024),
     TrafficModel("upload", "5 MB to the server, then the next at once", 5_000_000, upload=True),
     # Liu and Lin's loads (Increasing bandwidth in Tor paths with multiple inter-relay connections,
