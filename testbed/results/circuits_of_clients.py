@@ -3,7 +3,7 @@
 import polars
 
 from testbed.inside.policies.interface import PROBE_PORT
-from testbed.inside.tor.configuration import OR_PORT
+from testbed.inside.tor.selected_circuits import PROBE_ADDRESS
 from testbed.plan.model import Plan
 from testbed.results.tables import HasTables
 
@@ -15,7 +15,7 @@ def carried_streams(tables: HasTables) -> polars.DataFrame:
     """The traffic's streams that a circuit carried, a row each, without probes of any kind."""
     return (
         tables.streams.filter(status="SUCCEEDED")
-        .filter(~_to_port(PROBE_PORT), ~_to_port(OR_PORT))
+        .filter(~polars.col("target").str.ends_with(f":{PROBE_PORT}"))
         .unique(["client", "stream"], keep="last", maintain_order=True)
     )
 
@@ -38,13 +38,10 @@ def streams_by_rule(tables: HasTables) -> dict[str, int]:
 
 def probes(tables: HasTables) -> int:
     """How many probes policies sent."""
-    return tables.streams.filter(_to_port(OR_PORT), status="NEW").height
+    probed = polars.col("target").str.contains(PROBE_ADDRESS, literal=True)
+    return tables.streams.filter(probed, status="NEW").height
 
 
 def _by_client(plan: Plan, rows: polars.DataFrame) -> polars.Series:
     counts = dict(rows.group_by("client").agg(polars.col("circuit").n_unique()).iter_rows())
     return polars.Series([counts.get(client, 0) for client in plan.clients], dtype=polars.Int64)
-
-
-def _to_port(port: int) -> polars.Expr:
-    return polars.col("target").str.ends_with(f":{port}")

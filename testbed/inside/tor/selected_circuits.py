@@ -8,15 +8,19 @@ from collections import deque
 from stem import CircStatus, StreamStatus
 from stem.response.events import CircuitEvent, StreamEvent
 
-from testbed.inside.policies.interface import RoundTrip
+from testbed.inside.policies.interface import PROBE_PORT, RoundTrip
 from testbed.inside.recording import Record
 from testbed.inside.tor.client_circuits import ENDED, is_for_streams
-from testbed.inside.tor.configuration import OR_PORT
 from testbed.inside.tor.network import TorNetwork
 from testbed.inside.tor.own_choice import OwnChoice
 from testbed.inside.tor.policy_circuits import PolicyCircuits
 from testbed.inside.tor.process import RunningTor
 from testbed.plan.model import Plan
+
+PROBE_ADDRESS = "2001:db8::1"
+"""An address for documentation (RFC 3849), which nobody has."""
+REFUSED = (StreamStatus.FAILED, StreamStatus.DETACHED)
+"""The statuses of a stream that its exit refuses, one of them if Tor would try another circuit."""
 
 
 class SelectedCircuits(PolicyCircuits, OwnChoice):
@@ -26,9 +30,10 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
     failure: the policy asks for another. The testbed's own probes would keep circuits in use, so
     there are none; the policy's own go to each circuit in turn.
 
-    A probe is a stream to a relay's own port for other relays. The exit refuses it at once (since
-    Tor 0.4.6 clients can't return to the network through an exit), so that it costs a BEGIN and an
-    END cell, and no connection.
+    A probe is a stream to an IPv6 address. The lab's exits have no IPv6 and refuse it at once, so
+    that it costs a BEGIN and an END cell, and no connection. Tor would try another circuit, but
+    leaves that to the policy. (A client's Tor knows that exits without IPv6 refuse such streams,
+    and so doesn't doubt the rest of their exit policy.)
     """
 
     probed = shown_by_probes = False
@@ -36,7 +41,6 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
     def __init__(self, tor: RunningTor, network: TorNetwork, plan: Plan, record: Record) -> None:
         super().__init__(tor, network, plan, record)
         self._socks_path = str(tor.files.probe_socket)
-        self._probe_target = (str(plan.of_kind("relay")[0].address), OR_PORT)
         self._due_s: dict[str, float] = {}
         """When each circuit's next probe is due; before that it has none under way."""
         self._asked: deque[tuple[str, socket.socket]] = deque()
@@ -74,21 +78,19 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
             self._asked.append((number, self._ask_for_stream()))
 
     def _ask_for_stream(self) -> socket.socket:
-        """Ask Tor for a probe's stream (SOCKS4, whose request is a single message)."""
-        address, port = self._probe_target
+        """Ask Tor for a probe's stream (RFC 1928), without waiting for its answers."""
+        address = socket.inet_pton(socket.AF_INET6, PROBE_ADDRESS)
         asking = socket.socket(socket.AF_UNIX)
         asking.connect(self._socks_path)
-        asking.sendall(struct.pack(">BBH", 4, 1, port) + socket.inet_aton(address) + b"\0")
+        greeting, request = b"\x05\x01\x00", b"\x05\x01\x00\x04"
+        asking.sendall(greeting + request + address + struct.pack(">H", PROBE_PORT))
         return asking
 
-    def _is_probe(self, event: StreamEvent) -> bool:
-        return bool(event.target == "{}:{}".format(*self._probe_target))
-
     def _on_stream(self, event: StreamEvent) -> None:
-        if event.status == StreamStatus.FAILED and event.id in self._probes:
+        if event.status in REFUSED and event.id in self._probes:
             self._refused(event)
         super()._on_stream(event)
-        if event.status in (StreamStatus.FAILED, StreamStatus.CLOSED, StreamStatus.DETACHED):
+        if event.status in (*REFUSED, StreamStatus.CLOSED):
             self._end_probe(event)
 
     def _end_probe(self, event: StreamEvent) -> None:
@@ -97,11 +99,11 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
             asking.close()
 
     def _attach(self, event: StreamEvent) -> None:
-        if not self._is_probe(event):
+        if PROBE_ADDRESS not in event.target:
             super()._attach(event)
             return
         if event.status != StreamStatus.NEW or not self._asked:
-            return  # detached: it is closed
+            return  # it is refused, and will be closed
         number, asking = self._asked.popleft()
         self._probes[event.id] = number, asking
         if not self._attach_to(event, number):
