@@ -94,7 +94,9 @@ class KeepCircuits(Policy):
         relays = [self.client.relays[name].place for name in circuit.path]
         places = [self.client.place, *relays, stream.place if stream else None]
         known = [place for place in places if place is not None]
-        lot = self.client.draw(f"stream {self._streams}, circuit {circuit.number}")
+        lot = 0.0  # each second there are candidates without a stream
+        if stream is not None:
+            lot = self.client.draw(f"stream {self._streams}, circuit {circuit.number}")
         return Candidate(circuit, counted, known, lot)
 
     def _fill(self) -> None:
