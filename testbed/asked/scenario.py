@@ -116,10 +116,10 @@ class PathsKeys(ScenarioPart):
     policy: Text | None = None
     entry_guards: Switch | None = None
     learn_timeouts: Switch | None = None
-    circuits: int | None = Field(None, ge=1, le=MOST_SIDE_BY_SIDE, strict=True)
+    circuits: int | None = Field(default=None, ge=1, le=MOST_SIDE_BY_SIDE, strict=True)
     round_trips: RoundTrips | None = None
-    probe_interval_s: Duration | None = Field(None, alias="probe_interval")
-    close_unused_s: Duration | None = Field(None, alias="close_unused")
+    probe_interval_s: Duration | None = Field(default=None, alias="probe_interval")
+    close_unused_s: Duration | None = Field(default=None, alias="close_unused")
 
 
 class AnyScenario(ScenarioPart):
