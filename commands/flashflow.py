@@ -1,34 +1,41 @@
-"""Compute how FlashFlow would measure the live network, and what a lying relay can gain.
+"""Measure the relays of a drawn network as FlashFlow does, and write a bandwidth file.
 
-Schedules are computed from consensuses. Starts no virtual machine and measures no relay.
+Or compute how it would measure the live network, or what lying relays gain, without a machine.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from commands import _options
 from commands._late_bar import late_bar
+from flashflow import lab
 from flashflow.allocation import least_measurers
+from flashflow.lab import Outcome
 from flashflow.liars import liars
 from flashflow.live import Schedule, capacities, schedule
 from flashflow.parameters import PAPER, Parameters
 from flashflow.published import FACTOR_IN_SECTION_7, SECTION_7
+from testbed.asked.drawing import read_source
 from testbed.asked.plans import check_seed
 from testbed.basics.console import say
-from testbed.basics.ending import VALID
+from testbed.basics.ending import PREMISE_FAILED, VALID
 from testbed.basics.errors import InputError
 from testbed.basics.units import rate_bit_per_s
-from testbed.network.consensus import Consensus
+from testbed.network.bandwidth_file import write_bandwidth_file
 from testbed.network.finding import read_consensuses
 from testbed.network.places import PLACES, read_places
 
 EACH_BIT_PER_S = 1_000_000_000
 """The capacity of a measurer, as in the paper."""
+
+SOCKETS = 160
+"""The connections to a relay, as in the paper."""
 
 _MOST_TEAMS = 20
 
@@ -36,6 +43,7 @@ _MOST_TEAMS = 20
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments and options of `flashflow`."""
     what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("scenario", nargs="?", help="a name (see list) or a .toml file")
     what.add_argument(
         "--schedule",
         nargs="*",
@@ -44,6 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " tar archive of them; default: all that come with the project",
     )
     what.add_argument("--liars", action="store_true", help="show what relays gain that lie")
+    _add_lab(parser)
     parser.add_argument(
         "--measurers",
         type=_rates,
@@ -65,17 +74,46 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="authorities that measure each relay, each with such a team (default: 1)",
     )
-    _options.add_seed(parser, "the seed that the authorities share")
+    _options.add_seed(parser, "the seed that draws the network, or the authorities' secret")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
+def _add_lab(parser: argparse.ArgumentParser) -> None:
+    """Add the options of measurements in the lab."""
+    parser.add_argument(
+        "--v3bw",
+        type=Path,
+        metavar="FILE",
+        help="the bandwidth file (default: results/flashflow/SCENARIO/seed-N.v3bw)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_options.whole(1),
+        default=PAPER.slot_s,
+        metavar="N",
+        help=f"how long a relay is measured (default: {PAPER.slot_s})",
+    )
+    parser.add_argument(
+        "--sockets",
+        type=_options.whole(1),
+        default=SOCKETS,
+        metavar="N",
+        help=f"connections to a relay (default: {SOCKETS})",
+    )
+    _options.add_set(parser)
+
+
 def run(given: argparse.Namespace, messages: Console) -> int:
-    """Print schedules, or what liars gain.
+    """Measure relays, or print schedules, or what liars gain.
 
     Raises:
         InputError: the measurers are too few for a relay, or a consensus can't be read.
     """
     check_seed(given.seed)
+    by = _parameters(given.factor)
+    _refuse_others(given)
+    if given.scenario is not None:
+        return _measure(given, replace(by, slot_s=given.seconds), messages)
     if given.liars:
         _print_liars(given.json)
         return VALID
@@ -83,12 +121,12 @@ def run(given: argparse.Namespace, messages: Console) -> int:
         raise InputError(f"--teams {given.teams}: take at most {_MOST_TEAMS}")
     with late_bar(messages, "reading", None) as tell:
         consensuses = read_consensuses(given.schedule, tell)
-    places, by = read_places(PLACES), _parameters(given.factor)
+    places = read_places(PLACES)
     found = []
     with late_bar(messages, "scheduling", len(consensuses)) as tell:
         for number, consensus in enumerate(consensuses, start=1):
             relays = capacities(consensus, places)
-            team = _team(consensus, max(relays), given.measurers, by)
+            team = float(sum(_team(consensus.name, max(relays), given.measurers, by)))
             one = schedule(consensus.name, relays, team, by, teams=given.teams, seed=given.seed)
             found.append(one)
             tell(number)
@@ -99,6 +137,23 @@ def run(given: argparse.Namespace, messages: Console) -> int:
     return VALID
 
 
+def _refuse_others(given: argparse.Namespace) -> None:
+    """Refuse options that have no meaning for what was asked."""
+    of_lab: dict[str, object] = {
+        "v3bw": None,
+        "seconds": PAPER.slot_s,
+        "sockets": SOCKETS,
+        "set": [],
+    }
+    of_schedule: dict[str, object] = {"teams": 1}
+    others, what = of_lab, "measures a scenario's relays: name a scenario"
+    if given.scenario is not None:
+        others, what = of_schedule, "is for --schedule: leave it out"
+    for name, default in others.items():
+        if getattr(given, name) != default:
+            raise InputError(f"--{name} {what}")
+
+
 def _parameters(factor: float | None) -> Parameters:
     """The paper's parameters, or those with another multiplier by which f is `factor`."""
     if factor is None:
@@ -106,20 +161,69 @@ def _parameters(factor: float | None) -> Parameters:
     return replace(PAPER, multiplier=PAPER.multiplier * factor / PAPER.excess)
 
 
-def _team(
-    consensus: Consensus, largest: float, given: Sequence[int] | None, by: Parameters
-) -> float:
-    """The capacity of a team; InputError if it is too small for the largest relay."""
+def _team(of: str, largest: float, given: Sequence[int] | None, by: Parameters) -> Sequence[int]:
+    """The capacities of a team; InputError if they are too small for the largest relay."""
     least = least_measurers(largest, EACH_BIT_PER_S, by)
     if given is None:
-        return float(least * EACH_BIT_PER_S)
+        return [EACH_BIT_PER_S] * least
     if sum(given) < by.excess * largest:
         raise InputError(
-            f"--measurers: they have {sum(given) / 1e6:.0f} Mbit/s, and the largest relay of"
-            f" {consensus.name}, of {largest / 1e6:.0f} Mbit/s, needs {by.excess:.2f} times its"
-            f" own, {by.excess * largest / 1e6:.0f}: {least} of 1 Gbit/s have enough"
+            f"--measurers: they have {sum(given) / 1e6:.0f} Mbit/s, and the largest relay of {of},"
+            f" of {largest / 1e6:.0f} Mbit/s, needs {by.excess:.2f} times its own,"
+            f" {by.excess * largest / 1e6:.0f}: {least} of 1 Gbit/s have enough"
         )
-    return float(sum(given))
+    return given
+
+
+def _measure(given: argparse.Namespace, by: Parameters, messages: Console) -> int:
+    """Measure a network's relays, write the bandwidth file and print what was found."""
+    # Importing what starts machines takes longer than a schedule.
+    from testbed.asked.measurers import MEASURER, measurement_key, measuring_plan
+    from testbed.machines.virtual import START_NS
+    from testbed.runs.measured_relays import measure_relays
+    from testbed.runs.runner import ProgressBar
+
+    drawn = read_source(given.scenario, dict(given.set)).draw(given.seed)
+    largest = max(relay.rate_up_bit_per_s or 0 for relay in drawn.network.of_kind("relay"))
+    team = _team(drawn.scenario, largest, given.measurers, by)
+    plan = measuring_plan(given.scenario, team, seed=given.seed, changes=dict(given.set))
+    progress = ProgressBar.on(messages, f"measuring {drawn.scenario}")
+    with progress.bar:
+        found = lab.measure_network(
+            plan,
+            {f"{MEASURER}{number}": float(rate) for number, rate in enumerate(team, start=1)},
+            measurement_key(given.seed),
+            by,
+            given.sockets,
+            lambda asked: measure_relays(plan, asked, messages, progress.show),
+        )
+    file = given.v3bw or Path("results/flashflow", drawn.scenario, f"seed-{given.seed}.v3bw")
+    write_bandwidth_file(file, lab.bandwidth_file(plan, found, START_NS // 10**9))
+    if given.json:
+        print(json.dumps([one.record() for one in found], indent=1))
+    else:
+        _print_outcomes(Console(), found)
+    say(messages, f"weights in {file}")
+    return VALID if all(one.holds for one in found) else PREMISE_FAILED
+
+
+def _print_outcomes(console: Console, found: Sequence[Outcome]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    headings = ("relay", "link,\nMbit/s", "measured", "less, %", "measurements", "cells\nchecked")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    for one in found:
+        cells = ("-", "-")
+        if one.bit_per_s is not None and one.error_percent is not None:
+            cells = (f"{one.bit_per_s / 1e6:.2f}", f"{-one.error_percent:.1f}")
+        link = f"{one.link_bit_per_s / 1e6:.2f}"
+        table.add_row(one.relay, link, *cells, str(one.measurements), str(one.checked))
+    console.print(table)
+    for one in found:
+        if one.problem:
+            say(console, one.problem)
+        elif not one.holds:
+            say(console, f"{one.relay}: the result doesn't hold: its measurers had too little")
 
 
 def _print_schedules(console: Console, found: Sequence[Schedule], by: Parameters) -> None:

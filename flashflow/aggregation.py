@@ -25,7 +25,16 @@ def capacity(
     reported: Sequence[float],
     ratio: float = PAPER.background_ratio,
 ) -> float:
-    """The median of the seconds' totals, in bytes per second.
+    """The median of the seconds' totals, in bytes per second; for the rest see `second_totals`."""
+    return median(second_totals(measured, reported, ratio))
+
+
+def second_totals(
+    measured: Sequence[Sequence[float]],
+    reported: Sequence[float],
+    ratio: float = PAPER.background_ratio,
+) -> list[float]:
+    """Each second's total.
 
     Args:
         measured: for each measurer its seconds.
@@ -37,4 +46,4 @@ def capacity(
     if not measured or not reported or {len(one) for one in measured} != {len(reported)}:
         raise ValueError("measurers and relay must report the same seconds, and at least one")
     sums = [sum(second) for second in zip(*measured, strict=True)]
-    return median(second_total(*pair, ratio) for pair in zip(sums, reported, strict=True))
+    return [second_total(*pair, ratio) for pair in zip(sums, reported, strict=True)]

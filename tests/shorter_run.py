@@ -158,6 +158,8 @@ def shorter(words: Sequence[str]) -> list[str]:
         words = with_option(words, option, least(words) if option == "--duration" else value)
     for option, value in IF_GIVEN.get(command, {}).items():
         words = with_option(words, option, value) if option in words else words
+    if command == "flashflow" and len(operands_of(words)) > 1:
+        words = with_option(with_option(words, "--seconds", "4"), "--sockets", "12")
     if "--figures" in words:
         words = [*words, *FIGURES]
     if command == "compare":
@@ -197,7 +199,9 @@ def values_of(words: Sequence[str], option: str) -> list[str]:
 def files_of(words: Sequence[str]) -> list[Path]:
     """The files that say how much a call has to do."""
     command, *names = operands_of(words)
-    if command in ("scenario", "compare", "calibrate", "shell"):
+    if command == "flashflow" and len(names) != 1:
+        return []
+    if command in ("scenario", "compare", "calibrate", "shell", "flashflow"):
         return [named("scenarios", names[0])]
     if command == "bench":
         names = ["SharedDropping", *values_of(words, "--network")]

@@ -41,6 +41,8 @@ def test_the_same_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
         ("--factor nan", "nan is not from 1 to 100"),
         ("--teams 0", "0 is below 1"),
         ("--teams 21", "--teams 21: take at most 20"),
+        ("--seconds 5", "--seconds measures a scenario's relays: name a scenario"),
+        ("--set network.relays=4", "--set measures a scenario's relays: name a scenario"),
         ("--seed -1", "--seed -1 is not a whole number"),
     ],
 )

@@ -180,19 +180,18 @@ def _congestion_control(
     return {node.name: scenario.tcp.of_role(node.role) for node in nodes}
 
 
+def planned_patch(path: Path) -> Patch:
+    """A patch of Tor as a plan has it."""
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Patch(name=path.name, path=label(path), sha256=sha256)
+
+
 def _tor(variant: Variant, policy: PlannedPolicy, patches: Iterable[Path]) -> Tor:
     """The variant as a plan has it, with what policy and scenario add."""
     guards = GUARD_PARAMETERS if policy.entry_guards else {}
     return Tor(
         variant=variant.name,
-        patches=tuple(
-            Patch(
-                name=path.name,
-                path=label(path),
-                sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-            )
-            for path in (*variant.patches, *patches)
-        ),
+        patches=tuple(planned_patch(path) for path in (*variant.patches, *patches)),
         source=str(variant.source) if variant.source else None,
         release=variant.release,
         torrc_all=variant.torrc_all,

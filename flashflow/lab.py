@@ -1,0 +1,169 @@
+"""The relays of a drawn network measured in the lab: rounds of measurements until each holds (4).
+
+A round is a machine that measures all relays whose last result doesn't hold yet.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flashflow.aggregation import capacity, second_totals
+from flashflow.allocation import allocated, is_accepted, next_guess
+from flashflow.parameters import Parameters
+from flashflow.schedule import greedy_slots
+from testbed.network.bandwidth_file import SEED, BandwidthFile, MeasuredRelay
+from testbed.plan.measurement import Asked, Assignment, Measured, RelaySeconds
+from testbed.plan.model import Plan
+
+MOST_ROUNDS = 8
+"""Each doubles a guess at least, so that a relay's first one can be 1/128 of its capacity."""
+
+BYTES_PER_WEIGHT = 1000
+"""A weight of 1 in a consensus: a kB/s."""
+
+Carry = Callable[[Asked], Measured]
+"""Carries out some measurements."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of a relay in the end.
+
+    Attributes:
+        bit_per_s: its measured capacity; None if none could be measured.
+        seconds_bit_per_s: what was measured in each second, whose median the capacity is.
+        link_bit_per_s: the rate of its link.
+        background_bit_per_s: the mean of what it reported of its clients.
+        holds: whether the result is small enough for what its measurers had.
+        problem: why it wasn't measured; "" if it was.
+    """
+
+    relay: str
+    fingerprint: str
+    bit_per_s: float | None
+    seconds_bit_per_s: tuple[float, ...]
+    link_bit_per_s: float
+    background_bit_per_s: float
+    measurements: int
+    checked: int
+    holds: bool
+    problem: str
+
+    @property
+    def error_percent(self) -> float | None:
+        """How far the result is from the link's rate, which also carries headers."""
+        if self.bit_per_s is None:
+            return None
+        return 100 * (self.bit_per_s / self.link_bit_per_s - 1)
+
+    def record(self) -> dict[str, Any]:
+        """The numbers as plain data, for programs."""
+        return {**vars(self), "error_percent": self.error_percent}
+
+
+def first_guesses(plan: Plan) -> dict[str, float]:
+    """What a network's authorities take relays for before any measurement: their weights.
+
+    Where relays have a share of their rates, they have this share of their weights.
+    """
+    bit_per_s = 8 * BYTES_PER_WEIGHT * (plan.relay_rates or 1.0)
+    return {relay.name: bit_per_s * (relay.weight or 1) for relay in plan.of_kind("relay")}
+
+
+def measure_network(
+    plan: Plan,
+    team: Mapping[str, float],
+    key: str,
+    by: Parameters,
+    sockets: int,
+    carry_out: Carry,
+) -> list[Outcome]:
+    """Measure all relays of a network.
+
+    Args:
+        plan: the network, with the team's measurers in it.
+        team: each measurer's capacity, in bit/s.
+        key: what measurers must know.
+        sockets: the connections to a relay.
+    """
+    guesses = first_guesses(plan)
+    outcomes: dict[str, Outcome] = {}
+    for number in range(1, MOST_ROUNDS + 1):
+        given = {one: min(by.excess * guess, sum(team.values())) for one, guess in guesses.items()}
+        found = carry_out(
+            Asked(
+                key=key,
+                sockets=sockets,
+                seconds=by.slot_s,
+                check_probability=by.check_probability,
+                slots=_slots(given, team),
+            )
+        )
+        for one in found.relays:
+            outcome = _outcome(plan, one, given[one.relay], number, by)
+            outcomes[one.relay] = outcome
+            if outcome.holds or outcome.bit_per_s is None or given[one.relay] == sum(team.values()):
+                del guesses[one.relay]
+            else:
+                guesses[one.relay] = next_guess(outcome.bit_per_s, guesses[one.relay])
+        if not guesses:
+            break
+    return [outcomes[relay.name] for relay in plan.of_kind("relay")]
+
+
+def _slots(
+    given: Mapping[str, float], team: Mapping[str, float]
+) -> tuple[tuple[Assignment, ...], ...]:
+    """The relays of each slot, with what each measurer gives them."""
+    relays = list(given)
+    slots = []
+    for numbers in greedy_slots(list(given.values()), sum(team.values())):
+        residual = list(team.values())
+        assigned = []
+        for number in numbers:
+            # By the order of additions the last relay may miss a fraction of a bit.
+            shares = allocated(residual, min(given[relays[number]], sum(residual)))
+            residual = [left - share for left, share in zip(residual, shares, strict=True)]
+            by_measurer = dict(zip(team, shares, strict=True))
+            assigned.append(Assignment(relay=relays[number], shares_bit_per_s=by_measurer))
+        slots.append(tuple(assigned))
+    return tuple(slots)
+
+
+def _outcome(
+    plan: Plan, found: RelaySeconds, allocation: float, number: int, by: Parameters
+) -> Outcome:
+    node = plan.node(found.relay)
+    reports = [*found.echoed.values()], found.background, by.background_ratio
+    result = None if found.problem else 8 * capacity(*reports)
+    seconds = () if found.problem else tuple(8 * total for total in second_totals(*reports))
+    return Outcome(
+        relay=found.relay,
+        fingerprint=found.fingerprint,
+        bit_per_s=result,
+        seconds_bit_per_s=seconds,
+        link_bit_per_s=float(min(node.rate_up_bit_per_s or 0, node.rate_down_bit_per_s or 0)),
+        background_bit_per_s=8 * sum(found.background) / max(len(found.background), 1),
+        measurements=number,
+        checked=found.checked,
+        holds=result is not None and is_accepted(result, allocation, by),
+        problem=found.problem,
+    )
+
+
+def bandwidth_file(plan: Plan, outcomes: list[Outcome], unix_time: int) -> BandwidthFile:
+    """The results as weights; relays without one are left out."""
+    relays = tuple(
+        MeasuredRelay(
+            one.fingerprint, one.relay, max(round(one.bit_per_s / 8 / BYTES_PER_WEIGHT), 1)
+        )
+        for one in outcomes
+        if one.bit_per_s is not None
+    )
+    header = {
+        "software": "hydra-testbed",
+        "scanner": "flashflow",
+        "scenario": plan.unchanged_scenario,
+        SEED: str(plan.seed),
+    }
+    return BandwidthFile(unix_time, relays, header)

@@ -1,0 +1,92 @@
+"""The plan by which the relays of a drawn network are measured: measurers instead of clients."""
+
+from collections.abc import Mapping, Sequence
+
+from testbed.asked.plans import make_plan, planned_patch
+from testbed.asked.scenario import SAMPLED, is_sampled, scenario_file
+from testbed.asked.variant_name import TOR_CONFIGS
+from testbed.basics.errors import InputError
+from testbed.basics.seeds import derived_seed
+from testbed.basics.toml_file import Value, label
+from testbed.plan.model import Plan, PlannedLink, PlannedNode
+
+PATCH = TOR_CONFIGS / "patches" / "measured.patch"
+"""The patch of Tor by which relays can be measured."""
+
+MEASURER = "measurer"
+
+
+def measuring_plan(
+    scenario: str,
+    rates_bit_per_s: Sequence[int],
+    *,
+    seed: int,
+    changes: Mapping[str, Value] | None = None,
+) -> Plan:
+    """Plan a network with these measurers, which are where its first clients would be.
+
+    Args:
+        scenario: the name or file of a scenario whose network is drawn.
+        rates_bit_per_s: each measurer's rate, up and down.
+        changes: values instead of those in the scenario's file, by dotted keys.
+
+    Raises:
+        InputError: the scenario can't be run, or its network isn't drawn.
+    """
+    file = scenario_file(scenario)
+    if not is_sampled(file):
+        raise InputError(
+            f"{label(file)}: its clients reach one relay each, and measurers must reach all of"
+            f' them: take a scenario with topology = "{SAMPLED}", such as SmallNetwork'
+        )
+    smaller: dict[str, Value] = {
+        "network.clients": len(rates_bit_per_s),
+        "network.servers": 1,
+        "paths.entry_guards": False,
+        "paths.learn_timeouts": False,
+    }
+    plan = make_plan(scenario, "vanilla", seed=seed, changes={**(changes or {}), **smaller})
+    names = {client: f"{MEASURER}{number}" for number, client in enumerate(plan.clients, 1)}
+    rates = dict(zip(plan.clients, rates_bit_per_s, strict=True))
+    torrc = {**plan.tor.torrc_relay, "MeasurementKey": [measurement_key(seed)]}
+    return plan.model_copy(
+        update={
+            "nodes": tuple(_node(node, names, rates) for node in plan.nodes),
+            "links": tuple(_link(link, names, rates) for link in plan.links),
+            "server_by_client": {names[one]: to for one, to in plan.server_by_client.items()},
+            "traffic_by_client": {names[one]: of for one, of in plan.traffic_by_client.items()},
+            "congestion_control": {
+                names.get(one, one): of for one, of in plan.congestion_control.items()
+            },
+            "tor": plan.tor.model_copy(
+                update={
+                    "patches": (*plan.tor.patches, planned_patch(PATCH)),
+                    "torrc_relay": torrc,
+                }
+            ),
+        }
+    )
+
+
+def measurement_key(seed: int) -> str:
+    """What a network's measurers must know."""
+    return f"{derived_seed(seed, 'measurement key'):016x}"
+
+
+def _node(node: PlannedNode, names: Mapping[str, str], rates: Mapping[str, int]) -> PlannedNode:
+    if node.name not in names:
+        return node
+    rate = rates[node.name]
+    of_measurer = {"rate_up_bit_per_s": rate, "rate_down_bit_per_s": rate}
+    return node.model_copy(update={"name": names[node.name], **of_measurer})
+
+
+def _link(link: PlannedLink, names: Mapping[str, str], rates: Mapping[str, int]) -> PlannedLink:
+    host, router = link.ends
+    if host not in names:
+        return link
+    there, back = (
+        shape.model_copy(update={"rate_bit_per_s": rates[host]})
+        for shape in (link.there, link.back)
+    )
+    return link.model_copy(update={"ends": (names[host], router), "there": there, "back": back})

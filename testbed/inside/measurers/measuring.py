@@ -1,0 +1,105 @@
+"""Measures a network's relays from its measurers, as a file asks for; nothing else goes on there.
+
+It runs inside the machine. Measurers are nodes; one process opens the sockets of all of them, and
+stands for the authority that coordinates them, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from socket import socket
+
+from testbed.inside.lab.network import Lab, running_lab
+from testbed.inside.measurers.team import Result, Target, measure, plain_socket
+from testbed.inside.recording import Record
+from testbed.inside.start import arguments_of, errors_reported
+from testbed.inside.tor.bootstrap import NETWORK, running_tors
+from testbed.inside.tor.configuration import OR_PORT
+from testbed.inside.tor.network import TorNetwork
+from testbed.plan.measurement import (
+    ASKED_FILE,
+    MEASURED_FILE,
+    Asked,
+    Assignment,
+    Measured,
+    RelaySeconds,
+)
+from testbed.plan.model import Plan
+
+
+def run_measurements(
+    plan: Plan, tor: Path, directory: Path, state: Path, kept: Path | None
+) -> None:
+    """Carry out all measurements that the directory's file asks for, and write what they found.
+
+    For the arguments and errors see `inside.experiment.run_experiment`.
+    """
+    asked = Asked.model_validate_json((directory / ASKED_FILE).read_text())
+    logs = directory / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    found: list[RelaySeconds] = []
+    with (
+        Record(directory / "raw") as record,
+        running_lab(plan) as lab,
+        running_tors(lab, tor, state, logs, kept, record) as network,
+    ):
+        for number, slot in enumerate(asked.slots):
+            record.step(
+                "measuring relays", number * asked.seconds, len(asked.slots) * asked.seconds
+            )
+            found += _slot(lab, network, asked, slot)
+    text = Measured(relays=tuple(found)).model_dump_json(indent=1)
+    (directory / MEASURED_FILE).write_text(text)
+
+
+def _slot(
+    lab: Lab, network: TorNetwork, asked: Asked, slot: Sequence[Assignment]
+) -> list[RelaySeconds]:
+    """Measure a slot's relays at once."""
+    targets = [
+        Target(
+            relay=one.relay,
+            address=str(lab.plan.node(one.relay).address),
+            port=OR_PORT,
+            identity=bytes.fromhex(network.fingerprints[one.relay]),
+            shares={name: share / 8 for name, share in one.shares_bit_per_s.items() if share},
+        )
+        for one in slot
+    ]
+    results = measure(
+        targets,
+        key=asked.key,
+        sockets=asked.sockets,
+        seconds=asked.seconds,
+        probability=asked.check_probability,
+        seed=lab.plan.seed,
+        make_socket=partial(_socket_of, lab),
+    )
+    return [_found(one, network.fingerprints[one.relay]) for one in results]
+
+
+def _socket_of(lab: Lab, measurer: str) -> socket:
+    return lab.inside(measurer, partial(plain_socket, measurer))
+
+
+def _found(result: Result, fingerprint: str) -> RelaySeconds:
+    return RelaySeconds(fingerprint=fingerprint, **asdict(result))
+
+
+def main() -> None:
+    """Run as `python -m testbed.inside.measurers.measuring` by a machine, with a plan in a file."""
+    given = arguments_of(__doc__).parse_args()
+    plan = Plan.model_validate_json(given.plan.read_text())
+    with errors_reported(given.directory):
+        run_measurements(
+            plan,
+            given.tor,
+            given.directory,
+            given.state,
+            given.network and given.network / NETWORK,
+        )
+
+
+if __name__ == "__main__":
+    main()
