@@ -135,12 +135,8 @@ def _counts(found: Found, invalid: Sequence[Run]) -> str:
     if found.apart:
         words += ["Different Tors, kernels or testbeds made them; these stand apart:"]
         words += [f"{part.count} runs were made by {part.made_by}." for part in found.parts]
-    left_out = page.html_items([page.link_to(LEFT_OUT, "Why they are left out")])
-    return (
-        "".join(map(page.paragraph, words))
-        + page.items(_premises(invalid))
-        + (left_out if found.left_out else "")
-    )
+    why = page.link_to(LEFT_OUT, "Why") if others else ""
+    return page.paragraph(" ".join(words), why) + page.items(_premises(invalid))
 
 
 def _premises(invalid: Sequence[Run]) -> Iterable[str]:

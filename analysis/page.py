@@ -21,6 +21,9 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 _LONGEST_NAME = 100
 """The most letters of a name before its hash; two such names and an ending stay below 255."""
 
+_LONG = 40
+"""The letters of a cell from which its column is wide, rather than its row high."""
+
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|s\b|ms\b|[kM]B\b|Mbit/s))")
 
 _NUMBER = re.compile(r"-|[-+]?\d[\d.]*( [±%(].*)?")
@@ -62,9 +65,9 @@ def subheading(text: str, level: int = 3) -> str:
     return f"<h{level}>{plain(text)}</h{level}>"
 
 
-def paragraph(text: str) -> str:
-    """A paragraph of plain text."""
-    return f"<p>{plain(text)}</p>"
+def paragraph(text: str, link: str = "") -> str:
+    """A paragraph of plain text, with a link (HTML) at its end if there is one."""
+    return f"<p>{plain(text)}{' ' if link else ''}{link}</p>"
 
 
 def lead(text: str) -> str:
@@ -123,8 +126,9 @@ def table(shown: Table, csv: str) -> str:
 
 def _cell(tag: str, text: str, is_number: bool) -> str:
     kind = ' scope="col"' if tag == "th" else ""
-    kind += ' class="number"' if is_number else ""
-    return f"<{tag}{kind}>{escape(text)}</{tag}>"
+    if is_number or len(text) > _LONG:
+        kind += f' class="{"number" if is_number else "long"}"'
+    return f"<{tag}{kind}>{plain(text)}</{tag}>"
 
 
 def figure(plot: Plot, number: int, png: Path, svg: Path) -> str:

@@ -26,8 +26,8 @@ PART = Part.TRAFFIC
 ORDER = 10
 
 CAPTION = (
-    "How each variant differs from {first} (the grey line), with the intervals of the whole"
-    " comparison, which hold together with 95 % confidence. Hollow: the runs don't decide"
+    "How each variant differs from {first} (the grey line), with the intervals of the scenario's"
+    " whole comparison, which hold together with 95 % confidence. Hollow: the runs don't decide"
     " whether there is a difference. Axes show ratios: half and twice are equally"
     " far from the grey line."
 )
