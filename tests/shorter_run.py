@@ -36,7 +36,7 @@ LONGER = {
 }
 """What needs more, by a word: more files at once, and a MB for the bench to divide by."""
 
-MADE = ("scenario", "compare", "batch")
+MADE = ("scenario", "compare", "batch", "study")
 LIKE_OTHERS = (
     *("--variant", "--duration", "--traffic", "--seed", "--set", "--out", "--runs", "--chart"),
 )
@@ -152,7 +152,7 @@ def shorter(words: Sequence[str]) -> list[str]:
     """A call that has less to do; the files that it names are made smaller."""
     words = [re.sub("^/tmp/", f"{FOLDER}/tmp/", word) for word in words]
     command = words[0]
-    if "--dry-run" in words:
+    if {"--dry-run", "--kept"} & {*words}:
         return words
     for option, value in ALWAYS.get(command, {}).items():
         words = with_option(words, option, least(words) if option == "--duration" else value)
@@ -206,8 +206,10 @@ def files_of(words: Sequence[str]) -> list[Path]:
     if command == "bench":
         names = ["SharedDropping", *values_of(words, "--network")]
         return [named("scenarios", name) for name in names]
-    if command == "batch":
-        return [*(FOLDER / "scenarios").glob("*.toml"), named("batches", names[0])]
+    if command in ("batch", "study") and names:
+        of_study = FOLDER / "studies" / names[0] / "study.toml"
+        file = of_study if of_study.exists() else named("batches", names[0])
+        return [*(FOLDER / "scenarios").glob("*.toml"), file]
     return []
 
 
@@ -251,8 +253,11 @@ def destinations(words: Sequence[str]) -> dict[Path, Path]:
     from testbed.runs import repeats
 
     given = parser(words).parse_args(words)
-    if words[0] == "batch":
-        read = batch.read_batch(given.file)
+    if words[0] in ("batch", "study"):
+        name = given.file if words[0] == "batch" else given.name
+        if name is None:
+            return {}
+        read = batch.read_batch(name)
         directory = given.out or Path("results") / read.name
         plans = {directory / folder: plan for folder, plan in read.plans.items()}
     else:

@@ -22,6 +22,7 @@ DOCUMENTS = sorted(
     path
     for path in [*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/**/*.md")]
     if not path.relative_to(PROJECT).parts[0].startswith("results")
+    and path.name != "page.md"  # a template: the page is beside it
 )
 SHELL = "sh"
 SHELLS = ("sh", "bash", "shell", "console")
@@ -35,7 +36,8 @@ _CONTINUED = re.compile(r"\s*\\\n\s*")
 _LEFT_OPEN = re.compile(r"…|\b[A-Z]+\b(?!=)|\bpath/")
 """What a reader has to put something in place of."""
 _STARTS_A_MACHINE = re.compile(
-    r"\./run\.py (scenario|compare|verify|shell|calibrate|bench|batch(?!.*--dry-run))"
+    r"\./run\.py (scenario|compare|verify|shell|calibrate|bench|batch(?!.*--dry-run)"
+    r"|study \w(?!.*--(dry-run|kept)))"
 )
 
 

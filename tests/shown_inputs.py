@@ -106,9 +106,9 @@ INPUTS = (
     ),
     Input("docs/performance.md", "Network150.toml Network300.toml", "networks"),
     Input("docs/performance.md", "salsa month", "month"),
-    _one("docs/results.md", "results/NoDropping/no-delay/seed-1"),
-    _one("docs/results.md", "results/hydra/SharedDropping/vanilla/seed-1"),
-    _one("docs/results.md", "results/hydra/Three-audio/pctls/seed-1"),
+    _one("docs/loss.md", "results/NoDropping/no-delay/seed-1"),
+    _one("docs/loss.md", "results/hydra/SharedDropping/vanilla/seed-1"),
+    _one("docs/queues.md", "results/hydra/Three-audio/pctls/seed-1"),
     Input("places/README.md", "--users", "measurements"),
 )
 

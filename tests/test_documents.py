@@ -5,18 +5,18 @@ test_shown_commands carries out their commands.
 
 import re
 import shutil
-import subprocess
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from shown import DOCUMENTS, toml_blocks
 
 from analysis.runs import Found, find_runs
-from analysis.table import as_markdown
 from papers.hydra.published import TABLE_4
-from papers.hydra.tables import statements, table_4, two_clients
+from papers.hydra.tables import table_4
+from study.folder import find_study
+from study.kept import unpacked
 from testbed.asked.drawing import draw_scenario
 from testbed.asked.plans import make_plan
 from testbed.asked.scenario import SAMPLED
@@ -26,7 +26,6 @@ from testbed.results.columns import columns_markdown
 
 EXAMPLES = PROJECT / "docs" / "examples"
 _TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
-_FIGURE = re.compile(r"-?\d+(?:\.\d+)?")
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
@@ -92,23 +91,10 @@ def test_the_readme_is_read_in_five_minutes() -> None:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """The runs behind results.md, as far as they are kept."""
-    folder = tmp_path_factory.mktemp("kept")
-    archive = PROJECT / "docs" / "runs" / "table-4.tar.xz"
-    subprocess.run(["tar", "--extract", "--file", archive, "--directory", folder], check=True)
-    return find_runs(folder / "hydra", whole=False)
-
-
-def test_the_published_tables_are_those_of_the_kept_runs(kept: Found) -> None:
-    document = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
-    assert not kept.left_out
-    for table in (table_4.table(kept), two_clients.table(kept)):
-        assert table.rows
-        assert not set(as_markdown(table).splitlines()) - set(document)
-    # The windows alone need the runs' tables.
-    said = as_markdown(statements.table(kept)).splitlines()
-    assert all("window" in line for line in set(said) - set(document))
+def kept() -> Iterator[Found]:
+    """The runs behind the README's table."""
+    with unpacked(find_study("hydra")) as folder:
+        yield find_runs(folder, whole=False)
 
 
 def test_the_readmes_table_is_that_of_the_kept_runs(kept: Found) -> None:
@@ -121,33 +107,3 @@ def test_the_readmes_table_is_that_of_the_kept_runs(kept: Found) -> None:
             paper, _, packets, _, bundles, _ = cells[*names, unit]
             shown += [paper, *(re.sub(r" ± [\d.]+", "", ours) for ours in (packets, bundles))]
         assert f"| {' | '.join(shown)} |" in readme
-
-
-def what_differs() -> list[tuple[str, set[str]]]:
-    """The rows of that table in results.md: what is published, and our figures beside it."""
-    document = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8")
-    section = document.split("\n## What differs, and why\n\n")[1].split("\n\n")[0]
-    rows = [line.split(" | ") for line in section.splitlines()[2:]]
-    return [
-        (published, set(_FIGURE.findall(here.replace("Tor of 2021", ""))))
-        for published, here, _cause in rows
-    ]
-
-
-def is_of(published: str, row: Sequence[str]) -> bool:
-    """Whether a row of what differs is of the variant and scenario of a row of Table 4."""
-    variant, scenario = row[:2]
-    return variant in published and (scenario in published or "all three" in published)
-
-
-def test_what_differs_has_the_tables_figures(kept: Found) -> None:
-    for published, told in what_differs():
-        cells = [row[5:] for row in table_4.table(kept).rows if is_of(published, row)]
-        assert told and told <= set(_FIGURE.findall(str(cells))), published
-
-
-def test_each_figure_outside_the_published_deviation_has_its_cause(kept: Found) -> None:
-    for row in table_4.table(kept).rows:
-        told = set().union(*(told for published, told in what_differs() if is_of(published, row)))
-        outside = {_FIGURE.findall(ours)[0] for ours in row[5:] if "*" not in ours}
-        assert outside <= told, row[:3]

@@ -40,6 +40,29 @@ for check in computed_checks(plan, read_recorded(Path("record"), plan)):
     print(check.name, check.observed, check.ok)
 """
 
+KEPT_ELSEWHERE = """
+import json
+from study.folder import find_study
+from study.kept import pack, unpacked
+from testbed.setup.sources import sha256_of
+
+with unpacked(find_study("hydra")) as folder:
+    runs = folder / "hydra" / "SharedDropping"
+    for manifest in runs.glob("*/*/manifest.json"):
+        summary = manifest.with_name("summary.json")
+        if manifest.parent.parent.name in ("vanilla", "pctls"):
+            name = '"SharedDropping,links.middle-exit.loss=0.05%"'
+            for file in (manifest, summary):
+                file.write_text(file.read_text().replace('"SharedDropping"', name))
+            content = json.loads(manifest.read_text())
+            content["sha256"]["summary.json"] = sha256_of(summary)
+            manifest.write_text(json.dumps(content))
+        else:
+            manifest.unlink()
+            summary.unlink()
+    pack(find_study({folder!r}), runs)
+"""
+
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -148,6 +171,27 @@ def test_a_table_is_one_file(copy: Path, runs: Path) -> None:
     # It stands after all others, which stay as they are.
     assert after.startswith(before)
     assert after.splitlines()[-1] == "| vanilla | NoDropping | 6 |"
+
+
+def test_a_study_is_one_folder(copy: Path, tmp_path: Path) -> None:
+    """It lies outside the project; the runs are those of twice the loss, by another name."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    text = section("To add a study")
+    (toml,) = re.findall(r"```toml\n# study.toml\n(.*?)```", text, re.DOTALL)
+    (page,) = re.findall(r"```jinja\n(.*?)```", text, re.DOTALL)
+    (mine / "study.toml").write_text(toml, encoding="utf-8")
+    (mine / "page.md").write_text(page, encoding="utf-8")
+    (mine / "published.toml").write_text('gain = "400 %"\n', encoding="utf-8")
+    dry = python(copy, "-m", "commands", "study", str(mine), "--dry-run")
+    assert "Half the loss" in dry and "6 runs" in dry
+    python(copy, "-c", KEPT_ELSEWHERE.format(folder=str(mine)))
+    python(copy, "-m", "commands", "study", str(mine), "--kept")
+    made = (mine / "README.md").read_text(encoding="utf-8")
+    assert "# Does pctls still help at half the loss?" in made
+    assert "pctls is better than vanilla: throughput +" in made and "the paper: 400 %" in made
+    assert "| pctls | SharedDropping,links.middle-exit.loss=0.05% |" in made
+    assert "Made of 6 runs" in made
 
 
 def test_a_figure_is_one_file(copy: Path, runs: Path, tmp_path: Path) -> None:

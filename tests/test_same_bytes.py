@@ -35,8 +35,8 @@ SCENARIO = ("scenario", "One", "--variant", "pctls", "--duration", "4 s", "--see
 OTHER_USER = 54_321
 COPIED = (
     *("run.py", "requirements.txt", "pyproject.toml"),
-    *("analysis", "commands", "flashflow", "papers", "salsa", "scenarios", "topologies"),
-    "tor-configs",
+    *("analysis", "commands", "flashflow", "papers", "salsa", "study", "studies"),
+    *("scenarios", "topologies", "tor-configs"),
 )
 
 

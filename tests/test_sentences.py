@@ -16,7 +16,10 @@ MODELS = ("page", "bulk", "bulk5mib")
 METRICS_BY_NAME = {
     metric.name: metric for metric in (*METRICS, *(one for m in MODELS for one in of_class(m)))
 }
-DOCUMENTS = [PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")]
+DOCUMENTS = [
+    *(PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")),
+    *(PROJECT / "studies").glob("*/README.md"),
+]
 
 
 @pytest.mark.parametrize(

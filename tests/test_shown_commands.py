@@ -217,7 +217,8 @@ def test_every_command_can_be_made_shorter(monkeypatch: pytest.MonkeyPatch) -> N
     """Before any of them is carried out, which takes a while; one without its name can't be."""
     monkeypatch.setattr(shorter_run, "FOLDER", PROJECT)
     for words in carried_out_words():
-        assert len(shorter_run.files_of(words)) >= (words[0] in shorter_run.MADE), words
+        makes = words[0] in shorter_run.MADE and words != ["study"]
+        assert len(shorter_run.files_of(words)) >= makes, words
 
 
 def test_what_is_shown_in_part_begins_with_a_command() -> None:
@@ -273,7 +274,7 @@ def test_each_reason_and_each_input_is_needed() -> None:
     ("rules", "files"),
     [
         (shorter_run.SCENARIO, "scenarios/*.toml"),
-        (shorter_run.BATCH, "batches/*.toml"),
+        (shorter_run.BATCH, "[bs]*/**/*.toml"),
         (shorter_run.CALIBRATION, "testbed/inside/calibration/*.py"),
     ],
 )

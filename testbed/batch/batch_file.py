@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -15,11 +15,24 @@ from testbed.asked.output import default_output
 from testbed.asked.plans import LARGEST_SEED, make_plan
 from testbed.asked.variant_name import beside
 from testbed.basics.errors import InputError
-from testbed.basics.toml_file import PROJECT, Text, Value, find_file, is_path, label, read_model
+from testbed.basics.toml_file import (
+    PROJECT,
+    Text,
+    Value,
+    find_file,
+    is_path,
+    label,
+    names_in,
+    read_model,
+    shown,
+    suggestion,
+)
 from testbed.basics.units import Duration
 from testbed.plan.model import Plan
 
 BATCHES = PROJECT / "batches"
+STUDIES, STUDY = PROJECT / "studies", "study.toml"
+"""The studies' folders, and the file in each that is a batch, too."""
 
 
 def _some(values: tuple[object, ...]) -> tuple[object, ...]:
@@ -64,7 +77,10 @@ class RunsKeys(_Keys):
 
 
 class BatchFile(_Keys):
-    """A batch file: its entries in `runs`, and defaults for all of them."""
+    """A batch file: its entries in `runs`, and defaults for all of them.
+
+    What `study` has isn't a batch's: the package `study` reads it.
+    """
 
     title: Text
     description: str = ""
@@ -72,6 +88,7 @@ class BatchFile(_Keys):
     seeds: Seeds = (1,)
     duration_s: Duration | None = Field(None, alias="duration")
     runs: Annotated[tuple[RunsKeys, ...], AfterValidator(_some)]
+    study: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -79,7 +96,7 @@ class Batch:
     """A batch, resolved and checked.
 
     Attributes:
-        name: the file's name without its extension.
+        name: the file's name without its extension, or that of a study's folder.
         plans: the runs' plans by their folders below the batch's own. All runs of one seed come
             before those of the next, so a batch that is stopped early has some of each kind.
     """
@@ -90,13 +107,13 @@ class Batch:
 
 
 def read_batch(name: str) -> Batch:
-    """Read the batch of that name in batches/, or the file at that path.
+    """Read the batch of that name in batches/ or studies/, or the file at that path.
 
     Raises:
         InputError: there is none, one of its runs is impossible, or the results of two runs would
             go to one folder.
     """
-    file = find_file("batch", name, BATCHES)
+    file = _file(name)
     content = read_model(file, BatchFile)
     plans: dict[Path, Plan] = {}
     places: dict[Path, str] = {}
@@ -109,7 +126,25 @@ def read_batch(name: str) -> Batch:
             )
         plans[folder], places[folder] = plan, place
     in_order = sorted(plans.items(), key=lambda item: item[1].seed)
-    return Batch(file.stem, content.title, dict(in_order))
+    return Batch(_name(file), content.title, dict(in_order))
+
+
+def _file(name: str) -> Path:
+    """The file of that name, or at that path."""
+    of_studies = {file.parent.name: file for file in STUDIES.glob(f"*/{STUDY}")}
+    if is_path(name):
+        return find_file("batch", name, BATCHES)
+    if name in of_studies:
+        return of_studies[name]
+    names = names_in(BATCHES)
+    if name not in names:
+        choices = sorted([*names, *of_studies])
+        raise InputError(f"there is no batch {shown(name)}: {suggestion(name, choices)}")
+    return find_file("batch", name, BATCHES)
+
+
+def _name(file: Path) -> str:
+    return file.parent.name if file.name == STUDY else file.stem
 
 
 def _plans(content: BatchFile, file: Path) -> Iterator[tuple[str, Plan]]:

@@ -1,0 +1,132 @@
+"""Answer a study's question: make its runs, and of them its page.
+
+Without a name it lists the studies. Runs that are there stay, as with batch.
+"""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from commands import _batches, _options
+from commands._found import tell_left_out
+from commands.report import write
+from study.folder import ALL_HOURS, Study, find_study, names
+from study.kept import only_kept, pack, unpacked
+from study.page import Page, make_page
+from testbed import batch
+from testbed.basics.console import say
+from testbed.basics.ending import VALID
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import label
+from testbed.results.summary import Summary
+
+EPILOG = _options.STATUS
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options and arguments."""
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="a name in studies/, or the path of a folder"
+    )
+    parser.add_argument("--all", action="store_true", help="all studies, one after the other")
+    parser.add_argument(
+        "--kept",
+        action="store_true",
+        help="make no runs: make the page of the runs that are kept in the study's folder",
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the runs' summaries and the page in the study's folder, in place of those there",
+    )
+    _batches.add_making(parser)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where runs and page go (default: results/<name>; with --kept the page goes to the"
+        " study's folder)",
+    )
+
+
+def run(given: argparse.Namespace, messages: Console) -> int:
+    """Carry the studies out; without a name, list them."""
+    _check(given)
+    if not (given.name or given.all):
+        _print_list(Console())
+        return VALID
+    studies = [find_study(name) for name in (names() if given.all else [given.name])]
+    ends = [_carry_out(study, given, messages) for study in studies]
+    if given.all and given.dry_run:
+        limit_h = sum(study.keys.most_hours for study in studies)
+        say(messages, f"all studies may take {limit_h:g} of {ALL_HOURS:g} hours on two cores")
+    return max(ends)
+
+
+def _check(given: argparse.Namespace) -> None:
+    if given.name and given.all:
+        raise InputError(f"study {given.name} --all: leave one of them out")
+    if given.all and given.out:
+        raise InputError("--all has a folder for each study: leave --out out")
+    if given.kept and (given.keep or given.dry_run):
+        raise InputError("--kept makes no runs: leave --keep and --dry-run out")
+    _batches.cluster(given)
+
+
+def _carry_out(study: Study, given: argparse.Namespace, messages: Console) -> int:
+    """Carry one study out, or say what that would be; its exit status."""
+    if given.kept:
+        with unpacked(study) as folder:
+            page = make_page(study, folder)
+        _write(page, (given.out or study.folder) / study.page.name, messages)
+        return VALID
+    wanted = study.batch()
+    directory = given.out or Path("results") / study.name
+    say(messages, f"{study.name}: {study.keys.question}")
+    if given.dry_run:
+        _batches.print_dry_run(given, wanted, directory, _kept_summaries(study))
+        say(messages, f"the study's limit is {study.keys.most_hours:g} hours on two cores")
+        return VALID
+    ended = _batches.make(given, wanted, directory, messages)
+    if not any(one.run for one in ended.standings):
+        return _batches.status(ended)
+    write(directory, None, messages, mixed=given.mixed)
+    valid = {one.folder for one in ended.standings if one.run and one.run.summary.valid}
+    counting = [folder for folder in wanted.plans if directory / folder in valid]
+    with only_kept(directory, counting) as folder:
+        page = make_page(study, folder)
+        _write(page, directory / study.page.name, messages)
+        if given.keep:
+            if len(counting) < len(wanted.plans):
+                missing = len(wanted.plans) - len(counting)
+                raise InputError(f"--keep: {missing} of {len(wanted.plans)} runs don't count")
+            pack(study, folder)
+            _write(page, study.page, messages)
+    return _batches.status(ended)
+
+
+def _kept_summaries(study: Study) -> list[Summary]:
+    """The summaries of the kept runs, which tell how long runs take."""
+    if not study.kept.is_file():
+        return []
+    with unpacked(study) as folder:
+        return batch.earlier_runs(folder)
+
+
+def _write(page: Page, file: Path, messages: Console) -> None:
+    page.write(file)
+    tell_left_out(page.left_out, messages)
+    for missing in dict.fromkeys(page.missing):
+        say(messages, f"not on the page, as there are no such runs: {missing}")
+    say(messages, f"page in {label(file)}")
+
+
+def _print_list(console: Console) -> None:
+    """Print each study's name, runs, limit and question."""
+    table = Table("study", "runs", "hours at most", "question", box=None)
+    for study in map(find_study, names()):
+        runs = str(len(study.batch().plans))
+        table.add_row(study.name, runs, f"{study.keys.most_hours:g}", study.keys.question)
+    console.print(table)

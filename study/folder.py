@@ -1,0 +1,122 @@
+"""A study's folder: where it is, which files are in it, and what its `study.toml` says.
+
+Its runs are read by `testbed.batch`, its page is made in `study.page`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import (
+    PROJECT,
+    Text,
+    label,
+    model_of,
+    read_model,
+    read_toml,
+    shown,
+    suggestion,
+)
+from testbed.batch import Batch, read_batch
+from testbed.batch.batch_file import STUDIES, STUDY, BatchFile
+
+ALL_HOURS = 16.0
+"""The most hours that all studies of the project may take together, on two cores."""
+
+
+class StudyKeys(BaseModel):
+    """The table `[study]` of a study's file, beside what a batch's file has.
+
+    `most_hours` is the limit on what all its runs take, on two cores.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    question: Text
+    most_hours: float = Field(gt=0)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study.
+
+    Attributes:
+        folder: what belongs to it.
+        title: as its file has it.
+    """
+
+    folder: Path
+    title: str
+    keys: StudyKeys
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    @property
+    def template(self) -> Path:
+        """The page with fields in place of numbers."""
+        return self.folder / "page.md"
+
+    @property
+    def page(self) -> Path:
+        """The page as it is read."""
+        return self.folder / "README.md"
+
+    @property
+    def kept(self) -> Path:
+        """The archive of its runs' summaries and manifests."""
+        return self.folder / "kept.tar.xz"
+
+    @property
+    def published(self) -> Path:
+        """The numbers of the paper, if it is about one."""
+        return self.folder / "published.toml"
+
+    @property
+    def code(self) -> Path:
+        """What is particular to it: tables, fields and figures."""
+        return self.folder / "figures.py"
+
+    def batch(self) -> Batch:
+        """Its runs, resolved and checked.
+
+        Raises:
+            InputError: one of them is impossible.
+        """
+        return read_batch(str(self.folder / STUDY))
+
+
+def names() -> list[str]:
+    """The names of the project's studies, sorted."""
+    return sorted(file.parent.name for file in STUDIES.glob(f"*/{STUDY}"))
+
+
+def find_study(name: str) -> Study:
+    """Find the study of that name in studies/, or the one in that folder.
+
+    Raises:
+        InputError: there is none, or its file says something wrong.
+    """
+    folder = Path(name).expanduser().resolve() if "/" in name else STUDIES / name
+    file = folder / STUDY
+    if not file.is_file():
+        if "/" in name:
+            raise InputError(f"there is no study in {name}: a study's folder has a {STUDY}")
+        raise InputError(f"there is no study {shown(name)}: {suggestion(name, names())}")
+    content = read_model(file, BatchFile)
+    if not content.study:
+        raise InputError(f"{label(file)}: the table [study] is missing: question, most_hours")
+    keys = model_of(read_toml(file)["study"], StudyKeys, f"{label(file)}: study")
+    study = Study(folder, content.title, keys)
+    if not study.template.is_file():
+        raise InputError(f"{label(folder)}: {study.template.name} is missing, the page's template")
+    return study
+
+
+def in_project(study: Study) -> bool:
+    """Whether it is one of the project's own."""
+    return study.folder.is_relative_to(PROJECT)

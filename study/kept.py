@@ -1,0 +1,86 @@
+"""What is kept of a study's runs: an archive of their summaries and manifests.
+
+The same runs give the same archive. Whole runs, with their tables, stay where they were made.
+"""
+
+import lzma
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from study.folder import Study
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import label
+from testbed.results.manifest import MANIFEST
+from testbed.results.summary import SUMMARY
+
+FILES = (SUMMARY, MANIFEST)
+
+
+@contextmanager
+def unpacked(study: Study) -> Iterator[Path]:
+    """A folder with the kept runs below it, while the context lasts.
+
+    Raises:
+        InputError: none are kept, or the archive is damaged.
+    """
+    if not study.kept.is_file():
+        raise InputError(f"{label(study.kept)}: no runs of this study are kept: make them")
+    with tempfile.TemporaryDirectory(prefix="hydra-study-") as folder:
+        try:
+            with tarfile.open(study.kept) as archive:
+                _extract(archive, Path(folder))
+        except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
+            raise InputError(f"{label(study.kept)}: not an archive of runs: {error}") from error
+        yield Path(folder)
+
+
+def _extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write the summaries and manifests, and nothing else that an archive may hold."""
+    for entry in archive:
+        name = Path(entry.name)
+        content = archive.extractfile(entry) if name.name in FILES else None
+        if content and not name.is_absolute() and ".." not in name.parts:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content.read())
+
+
+@contextmanager
+def only_kept(directory: Path, folders: Sequence[Path]) -> Iterator[Path]:
+    """A folder with what would be kept of runs, while the context lasts.
+
+    A page is made of these, so that it is the one that is made of the archive later on.
+
+    Args:
+        directory: where the runs are.
+        folders: theirs, below it; those that aren't there are passed over.
+    """
+    with tempfile.TemporaryDirectory(prefix="hydra-study-") as copy:
+        for folder in folders:
+            if all((directory / folder / file).is_file() for file in FILES):
+                (Path(copy) / folder).mkdir(parents=True)
+                for file in FILES:
+                    shutil.copy(directory / folder / file, Path(copy) / folder)
+        yield Path(copy)
+
+
+def pack(study: Study, directory: Path) -> None:
+    """Keep the summaries and manifests below a directory, in place of what was kept."""
+    temporary = study.kept.with_suffix(".new")
+    with tarfile.open(temporary, "w:xz", preset=9) as archive:
+        for file in sorted(directory.rglob("*.json")):
+            if file.name in FILES:
+                name = Path(study.name) / file.relative_to(directory)
+                archive.add(file, str(name), filter=_without_origin)
+    temporary.replace(study.kept)
+
+
+def _without_origin(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mtime = 0
+    entry.mode = 0o644
+    return entry

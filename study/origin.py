@@ -1,0 +1,58 @@
+"""Where the numbers of a page come from, in one line: runs, seeds, commit, versions and cost."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from analysis.runs import Found
+from testbed.basics.toml_file import Value
+from testbed.results import Run
+
+TWO_CORES = 2
+"""On which a study's hours are counted."""
+
+
+def every_run(found: Found) -> list[Run]:
+    """All runs that count."""
+    return [run for part in found.parts for runs in part.valid.values() for run in runs]
+
+
+def hours(runs: Iterable[Run]) -> float:
+    """The hours that runs took on two cores, two at a time."""
+    return sum(run.summary.cost.wall_s for run in runs) / 3600 / TWO_CORES
+
+
+def origin(found: Found) -> str:
+    """The line at the end of a page."""
+    runs = every_run(found)
+    if not runs:
+        return "No runs."
+    commits = Counter(_commit(run) for run in runs).most_common()
+    made = f"{len(runs)} runs at commit {commits[0][0]}"
+    if len(commits) > 1:
+        counts = ", ".join(f"{count} at {commit}" for commit, count in commits)
+        made = f"{len(runs)} runs of several commits ({counts})"
+    versions = [
+        f"Tor {_listed(run.manifest['tor_version'] for run in runs)}",
+        f"Linux {_listed((run.manifest.get('kernel') or {}).get('version', '?') for run in runs)}",
+    ]
+    left_out = f"; {len(found.left_out)} runs were left out" if found.left_out else ""
+    processor_h = sum(run.summary.cost.cpu_s for run in runs) / 3600
+    return (
+        f"Made of {made}, seeds {_seeds(runs)}, with {' and '.join(versions)}{left_out}. They took"
+        f" {hours(runs):.1f} hours on two cores, {processor_h:.1f} hours of processor time."
+    )
+
+
+def _commit(run: Run) -> str:
+    return str((run.manifest.get("project") or {}).get("commit") or "unknown")[:7]
+
+
+def _listed(values: Iterable[Value]) -> str:
+    return ", ".join(sorted({str(value) for value in values}, reverse=True))
+
+
+def _seeds(runs: Sequence[Run]) -> str:
+    seeds = sorted({run.summary.seed for run in runs})
+    if len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))

@@ -1,0 +1,138 @@
+"""Makes a study's page: its template, filled with what its runs say, and the figures beside it.
+
+What fields there are is in `study.fields`; a study's own are in its `figures.py`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jinja2
+
+import analysis.tables
+from analysis.plot import Plot
+from analysis.plugins import modules_in
+from analysis.runs import Found, find_runs
+from analysis.table import Table
+from papers import TABLES
+from study.fields import Fields, span
+from study.folder import Study
+from study.origin import origin
+from study.paragraphs import wrapped
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import label, read_toml
+
+HEAD = "<!-- Made of page.md by ./run.py study {name} --kept: edit that. -->\n"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A study's page, made.
+
+    Attributes:
+        text: Markdown.
+        files: the tables beside it, CSV by file name.
+        plots: the figures beside it.
+        missing: the runs that the page names and that aren't there.
+        left_out: a line for each run that doesn't count, with the reason.
+    """
+
+    text: str
+    files: Mapping[str, str]
+    plots: Sequence[Plot]
+    missing: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+
+    def write(self, file: Path) -> None:
+        """Write the page and, beside it, its tables as CSV and its figures as PNG.
+
+        Raises:
+            InputError: it can't be written.
+        """
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(self.text, encoding="utf-8")
+            for name, text in self.files.items():
+                (file.parent / name).write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror}: needed for the page") from error
+        for plot in self.plots:
+            plot.save_as(file.parent / f"{plot.name}.png")
+
+
+def make_page(study: Study, directory: Path) -> Page:
+    """Fill a study's template with the runs below a directory.
+
+    Raises:
+        InputError: there is no run, or the template names something that there isn't.
+    """
+    found = find_runs(directory, mixed=True, whole=False)
+    code = _code(study)
+    fields = Fields(found, _tables(found, code))
+    names: dict[str, object] = {
+        "runs": fields.runs,
+        "table": fields.table,
+        "csv": fields.csv,
+        "span": span,
+        "published": read_toml(study.published) if study.published.is_file() else {},
+        "origin": origin(found),
+        "question": study.keys.question,
+        **_own(code, "fields", found),
+    }
+    text = _filled(study.template, names)
+    head = HEAD.format(name=study.name)
+    plots = list(_plots(code, found))
+    return Page(head + wrapped(text), fields.files, plots, fields.missing, found.left_out)
+
+
+def _filled(template: Path, names: Mapping[str, object]) -> str:
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    place = label(template)
+    try:
+        source = template.read_text(encoding="utf-8")
+        return environment.from_string(source).render(names)
+    except jinja2.TemplateSyntaxError as error:
+        raise InputError(f"{place}, line {error.lineno}: {error.message}") from error
+    except (jinja2.UndefinedError, TypeError) as error:
+        raise InputError(f"{place}: {error}") from error
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error
+
+
+def _tables(found: Found, code: ModuleType | None) -> dict[str, Table]:
+    """All tables by name: the module's of those that `tables` prints, and the study's own."""
+    makers = {
+        maker.__module__.rpartition(".")[2]: maker
+        for maker in (*TABLES, *(module.table for module in modules_in(analysis.tables.__name__)))
+    }
+    return {name: make(found) for name, make in makers.items()} | _own(code, "tables", found)
+
+
+def _own(code: ModuleType | None, name: str, found: Found) -> dict[str, Any]:
+    """What a function of the study's own code gives, if it has that function."""
+    make: Callable[[Found], dict[str, Any]] | None = getattr(code, name, None)
+    return make(found) if make else {}
+
+
+def _plots(code: ModuleType | None, found: Found) -> Iterator[Plot]:
+    make: Callable[[Found], Iterator[Plot]] | None = getattr(code, "plots", None)
+    return make(found) if make else iter(())
+
+
+def _code(study: Study) -> ModuleType | None:
+    if not study.code.is_file():
+        return None
+    spec = spec_from_file_location(f"figures_of_{study.name.replace('-', '_')}", study.code)
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,254 @@
+"""Studies: each page is that of its kept runs; what the command makes, keeps and refuses.
+
+A stand-in replaces the machine.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from batch_stand_in import ALL, BATCH, IS_INVALID, begun, behave
+from command_line import refused, status_of
+
+from analysis.runs import Found, find_runs
+from papers.hydra.published import TABLE_4
+from papers.hydra.tables import table_4
+from study.fields import span
+from study.folder import ALL_HOURS, Study, find_study, names
+from study.kept import unpacked
+from study.origin import every_run, hours
+from study.page import Page, make_page
+from study.paragraphs import wrapped
+from testbed.basics.ending import PREMISE_FAILED, VALID
+from testbed.plan.model import Plan
+
+MOST_WORDS = 1200
+"""Of a page: what has a letter or a digit, in tables, too."""
+
+STUDY = f"""{BATCH}
+[study]
+question = "Which is faster?"
+most_hours = 0.1
+"""
+PAGE = """# {{ question }}
+
+{{ runs("pctls", "Mine").mean("throughput_mb_per_s.mean") }} MB/s,
+where {{ published.paper.throughput }} are published.
+
+{{ csv("throughput") }}
+
+{{ origin }}
+"""
+
+
+@pytest.fixture(scope="module", params=names())
+def made(request: pytest.FixtureRequest) -> tuple[Study, Page, Found]:
+    """A study of the project, its page made again, and its kept runs."""
+    study = find_study(request.param)
+    with unpacked(study) as folder:
+        return study, make_page(study, folder), find_runs(folder, mixed=True, whole=False)
+
+
+def test_the_page_is_that_of_the_kept_runs(made: tuple[Study, Page, Found]) -> None:
+    study, page, _ = made
+    assert not page.missing
+    again = f"./run.py study {study.name} --kept"
+    assert study.page.read_text(encoding="utf-8") == page.text, again
+    for name, text in page.files.items():
+        assert (study.folder / name).read_bytes().decode() == text, again
+    for plot in page.plots:
+        assert (study.folder / f"{plot.name}.png").is_file(), again
+
+
+def test_the_page_is_read_in_five_minutes(made: tuple[Study, Page, Found]) -> None:
+    assert len(re.findall(r"[^\s|]*\w[^\s|]*", made[1].text)) <= MOST_WORDS
+
+
+def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
+    study, _, found = made
+    assert not found.left_out
+    wanted = {(plan.scenario, plan.variant, plan.traffic, plan.seed) for plan in plans_of(study)}
+    kept = {
+        (one.summary.scenario, one.summary.variant, one.summary.traffic, one.summary.seed)
+        for one in every_run(found)
+    }
+    assert kept == wanted
+
+
+def plans_of(study: Study) -> Iterator[Plan]:
+    yield from study.batch().plans.values()
+
+
+def test_no_study_took_longer_than_it_may(made: tuple[Study, Page, Found]) -> None:
+    study, _, found = made
+    assert hours(every_run(found)) <= study.keys.most_hours
+
+
+def test_all_studies_together_take_a_night() -> None:
+    assert sum(find_study(name).keys.most_hours for name in names()) <= ALL_HOURS
+
+
+def test_each_figure_outside_the_published_deviation_has_its_cause() -> None:
+    """Of Table 4: the page of the study says of each why it differs."""
+    study = find_study("hydra")
+    text = study.page.read_text(encoding="utf-8")
+    section = text.split("\n## What differs, and why\n\n")[1].split("\n\n")[0]
+    told = {row.split(" | ")[0].lstrip("| "): row for row in section.splitlines()[2:]}
+    with unpacked(study) as folder:
+        rows = table_4.table(find_runs(folder, whole=False)).rows
+    assert len(rows) == 2 * len(TABLE_4)
+    for row in rows:
+        variant, scenario, unit = row[:3]
+        (line,) = [
+            line
+            for published, line in told.items()
+            if published.startswith(f"{variant} {scenario}: ") and published.endswith(unit)
+        ]
+        assert {ours.partition(" ")[0].rstrip("*") for ours in row[5:]} <= set(
+            re.findall(r"[\d.]+", line)
+        )
+
+
+# The command.
+
+
+@pytest.fixture
+def own(mine: Path) -> Path:
+    """A study of a user's own, of four short runs."""
+    (mine / "own").mkdir()
+    text = STUDY.replace("./Mine.toml", "../Mine.toml")
+    (mine / "own" / "study.toml").write_text(text, encoding="utf-8")
+    (mine / "own" / "page.md").write_text(PAGE, encoding="utf-8")
+    published = "[paper]\nthroughput = 1.97\n"
+    (mine / "own" / "published.toml").write_text(published, encoding="utf-8")
+    return mine / "own"
+
+
+@pytest.mark.slow
+def test_runs_are_made_then_kept_and_the_page_is_the_same(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(["study", "./own", "--cores", "1"]) == VALID
+    assert begun() == ALL
+    made = Path("results/own/README.md").read_text(encoding="utf-8")
+    assert "\n# Which is faster?\n" in made and " MB/s," in made
+    assert "Made of 4 runs" in made
+    assert not (own / "kept.tar.xz").exists()
+    assert status_of(["study", "./own", "--keep"]) == VALID
+    assert begun() == ALL  # not made again
+    assert (own / "README.md").read_text(encoding="utf-8") == made
+    (own / "README.md").unlink()
+    assert status_of(["study", "./own", "--kept"]) == VALID
+    assert (own / "README.md").read_text(encoding="utf-8") == made
+    assert (own / "throughput.csv").is_file()
+    kept = (own / "kept.tar.xz").read_bytes()
+    assert status_of(["study", "./own", "--keep"]) == VALID
+    assert (own / "kept.tar.xz").read_bytes() == kept
+    capsys.readouterr()
+    assert status_of(["study", "./own", "--dry-run", "--out", "anew"]) == VALID
+    assert "4 runs" in "".join(capsys.readouterr())  # the kept ones tell how long they take
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+def test_what_is_missing_is_said_and_not_kept(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behave({"pctls 1": IS_INVALID, "pctls 2": IS_INVALID})
+    assert status_of(["study", "./own"]) == PREMISE_FAILED
+    assert "as there are no such runs: pctls in Mine" in capsys.readouterr().err
+    assert "\n- MB/s,\nwhere 1.97" in Path("results/own/README.md").read_text(encoding="utf-8")
+    assert status_of(["study", "./own", "--keep"]) != VALID
+    assert "--keep: 2 of 4 runs don't count" in capsys.readouterr().err
+    assert not (own / "kept.tar.xz").exists()
+
+
+def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["study"]) == VALID
+    assert set(names()) <= {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        ("study hydro", 'there is no study "hydro": did you mean "hydra"?'),
+        ("study ./none", "there is no study in ./none: a study's folder has a study.toml"),
+        ("study hydra --all", "study hydra --all: leave one of them out"),
+        ("study --all --out here", "--all has a folder for each study: leave --out out"),
+        ("study hydra --kept --dry-run", "--kept makes no runs: leave --keep and --dry-run out"),
+        ("study hydra --jobs 2", "--jobs is for --executor slurm: add that"),
+        ("study ./own --kept", "own/kept.tar.xz: no runs of this study are kept: make them"),
+    ],
+)
+@pytest.mark.usefixtures("own")
+def test_bad_words(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    advice: str,
+) -> None:
+    assert advice in refused(arguments.split(), monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "advice"),
+    [
+        ("[study]", "[other]", "unknown key other"),
+        ("most_hours = 0.1", "", "own/study.toml: study: the key most_hours is missing"),
+        ("most_hours = 0.1", "most_hours = 0", "most_hours = 0 is wrong"),
+        ("question", "questions", 'unknown key questions: did you mean "question"?'),
+    ],
+)
+def test_a_bad_file(
+    own: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    right: str,
+    wrong: str,
+    advice: str,
+) -> None:
+    file = own / "study.toml"
+    file.write_text(file.read_text(encoding="utf-8").replace(right, wrong), encoding="utf-8")
+    assert advice in refused(["study", "./own"], monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("{{ runs('vanilla', 'One').mean('speed') }}", "page.md: metric 'speed': "),
+        ("{{ table('throughputs') }}", 'did you mean "throughput"?'),
+        ("{{ table('throughput', ['MB']) }}", "page.md: table 'throughput', column 'MB': "),
+        ("{{ nothing }}", "page.md: 'nothing' is undefined"),
+        ("one\n{% if %}", "page.md, line 2: "),
+    ],
+)
+def test_a_bad_template(tmp_path: Path, text: str, advice: str) -> None:
+    study = find_study("hydra")
+    (tmp_path / "page.md").write_text(text, encoding="utf-8")
+    other = Study(tmp_path, "Other", study.keys)
+    with unpacked(study) as folder, pytest.raises(Exception, match=re.escape(advice)):
+        make_page(other, next(folder.glob("*/One")))
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["-82 %", "-90 %"], "82 to 90 % less"),
+        (["+9.0 %", "+23 %", "-"], "9.0 to 23 % more"),
+        (["-4 %", "+3 %"], "-4 to +3 %"),
+        (["-4 %"], "4 % less"),
+        (["-"], "-"),
+    ],
+)
+def test_a_span(texts: list[str], said: str) -> None:
+    assert span(texts) == said
+
+
+def test_only_paragraphs_are_broken_again() -> None:
+    long = " ".join(["word"] * 40)
+    page = f"# {long}\n\n{long}\n\n\n| {long} |\n\n```sh\n{long}\n\n\n{long}\n```\n\nend\n"
+    lines = wrapped(page).splitlines()
+    assert lines[0] == f"# {long}" and f"| {long} |" in lines and lines.count(long) == 2
+    assert max(len(line) for line in lines[2:4]) <= 120
+    assert "\n\n\n" not in wrapped(page).split("```")[0]
