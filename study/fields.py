@@ -10,7 +10,7 @@ from analysis.cells import against
 from analysis.metrics import all_metrics
 from analysis.metrics.metric import Metric
 from analysis.runs import Found, Group
-from analysis.statistics import CONFIDENCE, MeanOverRuns, change
+from analysis.statistics import MeanOverRuns, change, simultaneous_confidence
 from analysis.table import Table, as_csv, as_markdown
 from analysis.wording import NOTHING, change_text, mean_text, sentence
 from study.origin import every_run
@@ -26,17 +26,20 @@ class Fields:
     Attributes:
         found: the runs.
         tables: the tables that can be shown, by name.
+        own: metrics beside those of all runs.
         files: the tables that go beside the page, CSV by file name.
         missing: the runs that the page names and that aren't there.
     """
 
     found: Found
     tables: Mapping[str, Table]
+    own: Sequence[Metric] = ()
     files: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._metrics = {metric.key: metric for metric in all_metrics(every_run(self.found))}
+        known = (*all_metrics(every_run(self.found)), *self.own)
+        self._metrics = {metric.key: metric for metric in known}
         self._groups: dict[Group, Sequence[Run]] = {}
         for part in reversed(self.found.parts):
             self._groups.update(part.valid)
@@ -150,11 +153,17 @@ class Pair:
         changed = change(metric.by_seed(self.first.runs), metric.by_seed(self.other.runs))
         return change_text(changed)
 
-    def sentence(self, key: str) -> str:
-        """What the runs say of the change, as `compare` says it of one metric."""
+    def sentence(self, key: str, comparisons: int = 1) -> str:
+        """What the runs say of the change, as `compare` says it.
+
+        Args:
+            comparisons: how many intervals shall hold together, of which this is one.
+        """
         metric = self.fields.metric(key)
-        changed = change(metric.by_seed(self.first.runs), metric.by_seed(self.other.runs))
-        return sentence(metric, (self.first.variant, self.other.variant), changed, CONFIDENCE)
+        before, after = (metric.by_seed(one.runs) for one in (self.first, self.other))
+        confidence = simultaneous_confidence(comparisons)
+        changed = change(before, after, confidence)
+        return sentence(metric, (self.first.variant, self.other.variant), changed, confidence)
 
     def times(self, key: str) -> str:
         """How many times the first's mean the other's is."""

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from analysis.runs import Found
 from testbed.basics.toml_file import Value
+from testbed.plan.model import Plan
 from testbed.results import Run
+from testbed.results.summary import Summary
 
 TWO_CORES = 2
 """On which a study's hours are counted."""
@@ -41,6 +43,23 @@ def origin(found: Found) -> str:
         f"Made of {made}, seeds {_seeds(runs)}, with {' and '.join(versions)}{left_out}. They took"
         f" {hours(runs):.1f} hours on two cores, {processor_h:.1f} hours of processor time."
     )
+
+
+def lacking(found: Found, plans: Iterable[Plan]) -> str:
+    """A sentence on the study's runs that the page isn't made of; nothing if there are none."""
+    there = {_names(run.summary) for run in every_run(found)}
+    missing = Counter((plan.scenario, plan.variant) for plan in plans if _names(plan) not in there)
+    if not missing:
+        return ""
+    by_scenario: dict[str, list[str]] = {}
+    for scenario, variant in missing:
+        by_scenario.setdefault(scenario, []).append(variant)
+    kinds = "; ".join(f"{scenario}: {', '.join(ones)}" for scenario, ones in by_scenario.items())
+    return f"Not made yet are {missing.total()} of the study's runs ({kinds})."
+
+
+def _names(one: Summary | Plan) -> tuple[str, str, str, int]:
+    return one.scenario, one.variant, one.traffic, one.seed
 
 
 def _commit(run: Run) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 
 import analysis.tables
+from analysis.metrics.metric import Metric
 from analysis.plot import Plot
 from analysis.plugins import modules_in
 from analysis.runs import Found, find_runs
@@ -20,7 +21,7 @@ from analysis.table import Table
 from papers import TABLES
 from study.fields import Fields, span
 from study.folder import Study
-from study.origin import origin
+from study.origin import lacking, origin
 from study.paragraphs import wrapped
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, read_toml
@@ -71,7 +72,8 @@ def make_page(study: Study, directory: Path) -> Page:
     """
     found = find_runs(directory, mixed=True, whole=False)
     code = _code(study)
-    fields = Fields(found, _tables(found, code))
+    own: Sequence[Metric] = getattr(code, "metrics", _none)(found)
+    fields = Fields(found, _tables(found, code), own)
     names: dict[str, object] = {
         "runs": fields.runs,
         "table": fields.table,
@@ -79,6 +81,7 @@ def make_page(study: Study, directory: Path) -> Page:
         "span": span,
         "published": read_toml(study.published) if study.published.is_file() else {},
         "origin": origin(found),
+        "lacking": lambda: lacking(found, study.batch().plans.values()),
         "question": study.keys.question,
         **_own(code, "fields", found),
     }
@@ -86,6 +89,10 @@ def make_page(study: Study, directory: Path) -> Page:
     head = HEAD.format(name=study.name)
     plots = list(_plots(code, found))
     return Page(head + wrapped(text), fields.files, plots, fields.missing, found.left_out)
+
+
+def _none(_found: Found) -> list[Metric]:
+    return []
 
 
 def _filled(template: Path, names: Mapping[str, object]) -> str:

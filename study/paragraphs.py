@@ -4,6 +4,7 @@ import re
 import textwrap
 
 WIDTH = 120
+_KEPT = "\N{NO-BREAK SPACE}"
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _NO_PARAGRAPH = ("|", "#", ">", "-", "<", "!", "`", " ")
 
@@ -27,6 +28,7 @@ def _wrapped(text: str) -> str:
 
 
 def _filled(paragraph: str) -> str:
-    return textwrap.fill(
-        " ".join(paragraph.split()), WIDTH, break_long_words=False, break_on_hyphens=False
-    )
+    """The paragraph in lines; a number stays with its percent sign."""
+    text = " ".join(paragraph.split()).replace(" %", f"{_KEPT}%")
+    filled = textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return filled.replace(_KEPT, " ")

@@ -64,11 +64,6 @@ ELSEWHERE = (
         lines=("time HYDRA_CACHE=$(mktemp -d) ./run.py setup",),
         why="builds all from nothing, as a new machine's first call does",
     ),
-    Elsewhere(
-        lines=("git checkout 85ec3a1",),
-        why="needs builds for a commit of long ago; the rest of the block is carried out with the"
-        " testbed of today",
-    ),
 )
 
 

@@ -99,9 +99,9 @@ INPUTS = (
         "docs/mitigations.md",
         "results/SharedDropping,links.middle-exit.loss=0.2%/mctor-5/seed-1",
     ),
-    Input("docs/mitigations.md", "git checkout testbed", "history"),
+    Input("docs/acknowledgements.md", "git checkout testbed", "history"),
     Input(
-        *("docs/mitigations.md", "compare SmallNetwork $variant"),
+        *("docs/acknowledgements.md", "compare SmallNetwork $variant"),
         runs={"results/SmallNetwork/pctcp/seed-1": DRAWN},
     ),
     Input("docs/performance.md", "Network150.toml Network300.toml", "networks"),

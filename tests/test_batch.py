@@ -76,7 +76,8 @@ def test_the_batch_of_whole_networks() -> None:
         for name in ("=codel", "=fq_codel")
     )
     assert with_codel == with_turns
-    assert {plan.seed for plan in plans if "to1" in plan.scenario} == {1, 2, 3}
+    large = batch.read_batch("pctcp").plans.values()
+    assert {plan.seed for plan in large if "to1" in plan.scenario} == {1, 2, 3}
 
 
 def test_the_smoke_batch() -> None:

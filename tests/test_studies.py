@@ -73,7 +73,9 @@ def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
         (one.summary.scenario, one.summary.variant, one.summary.traffic, one.summary.seed)
         for one in every_run(found)
     }
-    assert kept == wanted
+    assert kept <= wanted
+    lacking = "Not made yet are " in made[1].text
+    assert (kept == wanted) != lacking  # the page says what isn't there
 
 
 def plans_of(study: Study) -> Iterator[Plan]:
