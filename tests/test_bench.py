@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from commands.bench import _commonest
+from testbed.asked.plans import make_plan
+from testbed.inside.over_links import a_circuit
 from testbed.runs.bench import _calls
 
 TABLE = """% time     seconds  usecs/call     calls    errors syscall
@@ -25,3 +27,15 @@ def test_calls_are_added_up_by_program_and_role(tmp_path: Path) -> None:
 def test_the_commonest_kinds_come_first() -> None:
     calls = {"a": {"read": 1.0, "write": 5.0}, "b": {"read": 7.0, "close": 0.5}}
     assert _commonest(calls) == ["read", "write", "close"]
+
+
+def test_links_are_measured_on_the_way_of_a_circuit() -> None:
+    assert a_circuit(make_plan("One", "vanilla")) == (
+        *("server1", "exit1", "middle1", "guard1", "client1"),
+    )
+    plan = make_plan("SmallNetwork", "vanilla")
+    server, last, middle, guard, client = a_circuit(plan)
+    assert (server, client) == (plan.server_of("client1"), "client1")
+    assert "exit" in plan.node(last).flags
+    assert "guard" in plan.node(guard).flags
+    assert len({last, middle, guard}) == 3

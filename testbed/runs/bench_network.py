@@ -1,7 +1,8 @@
 """Measures a network's cost: memory, and processor time until it is ready, idle, and in a run.
 
-There are three machines: the network is bootstrapped, unless that was done before; it is resumed
-from the kept state and stays idle for minutes; and there is a run as users run it.
+There are four machines: the network is bootstrapped, unless that was done before; it is resumed
+from the kept state and stays idle for minutes; a circuit's links carry plain TCP; and there is a
+run as users run it.
 """
 
 import os
@@ -16,6 +17,7 @@ from testbed import results
 from testbed.asked.plans import make_plan
 from testbed.basics import cache
 from testbed.inside.idle import IDLE, IDLE_S, OVER, SETTLING
+from testbed.inside.over_links import PATH_MB, SENDING, SENT
 from testbed.machines.guest import run_in_guest
 from testbed.machines.watching import Step
 from testbed.runs.bootstrapped import bootstrap_usage
@@ -34,6 +36,7 @@ class NetworkCost:
         ready_cpu_s: a machine from its boot until all clients have a circuit, from the kept state.
         settling_cpu_s: the first virtual minute without traffic.
         idle_cpu_s_per_min: the mean of the five virtual minutes after that.
+        links_cpu_s_per_mb: plain TCP over each of the four paths of a circuit, without Tor.
         run_cpu_s, run_wall_s, delivered_mb: figures of the whole run, including boot and results.
         duration_s: the run's virtual seconds of traffic: warm-up and measuring.
     """
@@ -47,6 +50,7 @@ class NetworkCost:
     ready_cpu_s: float
     settling_cpu_s: float
     idle_cpu_s_per_min: float
+    links_cpu_s_per_mb: float
     run_cpu_s: float
     run_wall_s: float
     duration_s: float
@@ -84,6 +88,13 @@ def run_network_bench(
         assert folders.network
         bootstrapped = bootstrap_usage(folders.network)
         run_in_guest(plan, folders, kernel, use.on_step, module="testbed.inside.idle")
+    with results.staging(runs / "bench-network-links") as directory:
+        folders = guest_folders(plan, directory, ready, _say_nothing)
+        over_links = _Use()
+        module = "testbed.inside.over_links"
+        usage = run_in_guest(plan, folders, kernel, over_links.on_step, module=module)
+    # A machine that has ended has no time any more.
+    sent_cpu_s = over_links.cpu_s_at.get(SENT) or usage.cpu_s
     run = runs / f"bench-network-{os.getpid()}"  # a failed run's evidence stays beside it
     cost = carry_out(plan, run, messages, use.on_step, ready=ready).cost
     shutil.rmtree(run)
@@ -97,6 +108,7 @@ def run_network_bench(
         ready_cpu_s=use.cpu_s_at[SETTLING],
         settling_cpu_s=use.cpu_s_at[IDLE] - use.cpu_s_at[SETTLING],
         idle_cpu_s_per_min=(use.cpu_s_at[OVER] - use.cpu_s_at[IDLE]) * 60 / IDLE_S,
+        links_cpu_s_per_mb=(sent_cpu_s - over_links.cpu_s_at[SENDING]) / PATH_MB,
         run_cpu_s=cost.cpu_s,
         run_wall_s=cost.wall_s,
         duration_s=plan.traffic_s,
