@@ -108,6 +108,9 @@ def _print_network(console: Console, cost: NetworkCost) -> None:
         "CPU s until ready, from the kept state": f"{cost.ready_cpu_s:.1f}",
         f"CPU s in the {SETTLING_S:g} s after that, without traffic": f"{cost.settling_cpu_s:.1f}",
         "CPU s per idle virtual minute, later": f"{cost.idle_cpu_s_per_min:.2f}",
+        f"wake-ups of a Tor in an idle second: {', '.join(cost.wake_ups_per_s)}": ", ".join(
+            f"{number:.2f}" for number in cost.wake_ups_per_s.values()
+        ),
         "CPU s per MB over a circuit's four paths, without Tor": f"{cost.links_cpu_s_per_mb:.3f}",
         "CPU s per delivered MB": f"{cost.cpu_s_per_mb:.3f}",
         f"a run of {cost.duration_s:g} s": (

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
-from commands.bench import _commonest
+import pytest
+from rich.console import Console
+
+from commands.bench import _commonest, _print_network
 from testbed.asked.plans import make_plan
 from testbed.inside.over_links import a_circuit
 from testbed.runs.bench import _calls
+from testbed.runs.bench_network import NetworkCost
 
 TABLE = """% time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ----------------
@@ -39,3 +43,17 @@ def test_links_are_measured_on_the_way_of_a_circuit() -> None:
     assert "exit" in plan.node(last).flags
     assert "guard" in plan.node(guard).flags
     assert len({last, middle, guard}) == 3
+
+
+def test_a_network_is_shown_with_its_wake_ups(capsys: pytest.CaptureFixture[str]) -> None:
+    cost = NetworkCost(
+        *("One", "vanilla", 8, 7, 200, 4.0, 3.0, 0.1, 0.08),
+        {"client": 1.538, "relay": 1.841},
+        *(0.021, 9.0, 10.0, 5.0, 60.0),
+    )
+    _print_network(Console(width=100), cost)
+    shown = capsys.readouterr().out
+    assert "wake-ups of a Tor in an idle second: client, relay" in shown
+    assert "1.54, 1.84" in shown
+    assert "0.021" in shown
+    assert "0.100" in shown

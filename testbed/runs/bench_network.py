@@ -5,6 +5,7 @@ from the kept state and stays idle for minutes; a circuit's links carry plain TC
 run as users run it.
 """
 
+import json
 import os
 import shutil
 from dataclasses import asdict, dataclass
@@ -16,7 +17,7 @@ from rich.console import Console
 from testbed import results
 from testbed.asked.plans import make_plan
 from testbed.basics import cache
-from testbed.inside.idle import IDLE, IDLE_S, OVER, SETTLING
+from testbed.inside.idle import IDLE, IDLE_S, OVER, SETTLING, WAKE_UPS
 from testbed.inside.over_links import PATH_MB, SENDING, SENT
 from testbed.machines.guest import run_in_guest
 from testbed.machines.watching import Step
@@ -36,6 +37,7 @@ class NetworkCost:
         ready_cpu_s: a machine from its boot until all clients have a circuit, from the kept state.
         settling_cpu_s: the first virtual minute without traffic.
         idle_cpu_s_per_min: the mean of the five virtual minutes after that.
+        wake_ups_per_s: of an idle Tor in these minutes, by kind of node.
         links_cpu_s_per_mb: plain TCP over each of the four paths of a circuit, without Tor.
         run_cpu_s, run_wall_s, delivered_mb: figures of the whole run, including boot and results.
         duration_s: the run's virtual seconds of traffic: warm-up and measuring.
@@ -50,6 +52,7 @@ class NetworkCost:
     ready_cpu_s: float
     settling_cpu_s: float
     idle_cpu_s_per_min: float
+    wake_ups_per_s: dict[str, float]
     links_cpu_s_per_mb: float
     run_cpu_s: float
     run_wall_s: float
@@ -88,6 +91,7 @@ def run_network_bench(
         assert folders.network
         bootstrapped = bootstrap_usage(folders.network)
         run_in_guest(plan, folders, kernel, use.on_step, module="testbed.inside.idle")
+        wake_ups_per_s = json.loads((directory / WAKE_UPS).read_text())
     with results.staging(runs / "bench-network-links") as directory:
         folders = guest_folders(plan, directory, ready, _say_nothing)
         over_links = _Use()
@@ -108,6 +112,7 @@ def run_network_bench(
         ready_cpu_s=use.cpu_s_at[SETTLING],
         settling_cpu_s=use.cpu_s_at[IDLE] - use.cpu_s_at[SETTLING],
         idle_cpu_s_per_min=(use.cpu_s_at[OVER] - use.cpu_s_at[IDLE]) * 60 / IDLE_S,
+        wake_ups_per_s=wake_ups_per_s,
         links_cpu_s_per_mb=(sent_cpu_s - over_links.cpu_s_at[SENDING]) / PATH_MB,
         run_cpu_s=cost.cpu_s,
         run_wall_s=cost.wall_s,
