@@ -26,7 +26,7 @@ from study.paragraphs import wrapped
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, read_toml
 
-HEAD = "<!-- Made of page.md by ./run.py study {name} --kept: edit that. -->\n"
+HEAD = "<!-- Made of page.md and the runs: edit that, and make this again. -->\n"
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,8 @@ def make_page(study: Study, directory: Path) -> Page:
         **_own(code, "fields", found),
     }
     text = _filled(study.template, names)
-    head = HEAD.format(name=study.name)
     plots = list(_plots(code, found))
-    return Page(head + wrapped(text), fields.files, plots, fields.missing, found.left_out)
+    return Page(HEAD + wrapped(text), fields.files, plots, fields.missing, found.left_out)
 
 
 def _none(_found: Found) -> list[Metric]:
