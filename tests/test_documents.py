@@ -78,6 +78,12 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert heading in [title.lower().replace(" ", "-") for title in titles]
 
 
+def test_what_needs_python_is_a_script() -> None:
+    """Which a reader can read, and a test carries out; not a line of code in a line of a shell."""
+    for document in DOCUMENTS:
+        assert "python -c" not in document.read_text(encoding="utf-8"), document.name
+
+
 def test_named_tests_exist() -> None:
     text = (PROJECT / "docs" / "reliability.md").read_text(encoding="utf-8")
     named = _TEST.findall(text)

@@ -50,6 +50,7 @@ def made(request: pytest.FixtureRequest) -> tuple[Study, Page, Found]:
         return study, make_page(study, folder), find_runs(folder, mixed=True, whole=False)
 
 
+@pytest.mark.slow
 def test_the_page_is_that_of_the_kept_runs(made: tuple[Study, Page, Found]) -> None:
     study, page, _ = made
     assert not page.missing
@@ -61,10 +62,12 @@ def test_the_page_is_that_of_the_kept_runs(made: tuple[Study, Page, Found]) -> N
         assert (study.folder / f"{plot.name}.png").is_file(), again
 
 
+@pytest.mark.slow
 def test_the_page_is_read_in_five_minutes(made: tuple[Study, Page, Found]) -> None:
     assert len(re.findall(r"[^\s|]*\w[^\s|]*", made[1].text)) <= MOST_WORDS
 
 
+@pytest.mark.slow
 def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
     study, _, found = made
     assert not found.left_out
@@ -82,6 +85,7 @@ def plans_of(study: Study) -> Iterator[Plan]:
     yield from study.batch().plans.values()
 
 
+@pytest.mark.slow
 def test_no_study_took_longer_than_it_may(made: tuple[Study, Page, Found]) -> None:
     study, _, found = made
     assert hours(every_run(found)) <= study.keys.most_hours
@@ -95,7 +99,7 @@ def test_each_figure_outside_the_published_deviation_has_its_cause() -> None:
     """Of Table 4: the page of the study says of each why it differs."""
     study = find_study("hydra")
     text = study.page.read_text(encoding="utf-8")
-    section = text.split("\n## What differs, and why\n\n")[1].split("\n\n")[0]
+    section = text.split("\n## What differs and why\n\n")[1].split("\n\n")[0]
     told = {row.split(" | ")[0].lstrip("| "): row for row in section.splitlines()[2:]}
     with unpacked(study) as folder:
         rows = table_4.table(find_runs(folder, whole=False)).rows
