@@ -209,15 +209,22 @@ def _measure(given: argparse.Namespace, by: Parameters, messages: Console) -> in
 
 def _print_outcomes(console: Console, found: Sequence[Outcome]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    headings = ("relay", "link,\nMbit/s", "measured", "less, %", "measurements", "cells\nchecked")
+    headings = (
+        "relay",
+        "carries,\nMbit/s",
+        "measured",
+        "less, %",
+        "measurements",
+        "cells\nchecked",
+    )
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")
     for one in found:
         cells = ("-", "-")
         if one.bit_per_s is not None and one.error_percent is not None:
             cells = (f"{one.bit_per_s / 1e6:.2f}", f"{-one.error_percent:.1f}")
-        link = f"{one.link_bit_per_s / 1e6:.2f}"
-        table.add_row(one.relay, link, *cells, str(one.measurements), str(one.checked))
+        carries = f"{one.true_bit_per_s / 1e6:.2f}"
+        table.add_row(one.relay, carries, *cells, str(one.measurements), str(one.checked))
     console.print(table)
     for one in found:
         if one.problem:

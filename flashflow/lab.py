@@ -13,7 +13,7 @@ from flashflow.parameters import Parameters
 from flashflow.schedule import greedy_slots
 from testbed.network.bandwidth_file import SEED, BandwidthFile, MeasuredRelay
 from testbed.plan.measurement import Asked, Assignment, Measured, RelaySeconds
-from testbed.plan.model import Plan
+from testbed.plan.model import Plan, PlannedNode
 
 MOST_ROUNDS = 8
 """Each doubles a guess at least, so that a relay's first one can be 1/128 of its capacity."""
@@ -32,7 +32,7 @@ class Outcome:
     Attributes:
         bit_per_s: its measured capacity; None if none could be measured.
         seconds_bit_per_s: what was measured in each second, whose median the capacity is.
-        link_bit_per_s: the rate of its link.
+        true_bit_per_s: the rate of its link, or of its processor if that is slower.
         background_bit_per_s: the mean of what it reported of its clients.
         holds: whether the result is small enough for what its measurers had.
         problem: why it wasn't measured; "" if it was.
@@ -42,7 +42,7 @@ class Outcome:
     fingerprint: str
     bit_per_s: float | None
     seconds_bit_per_s: tuple[float, ...]
-    link_bit_per_s: float
+    true_bit_per_s: float
     background_bit_per_s: float
     measurements: int
     checked: int
@@ -51,10 +51,10 @@ class Outcome:
 
     @property
     def error_percent(self) -> float | None:
-        """How far the result is from the link's rate, which also carries headers."""
+        """How far the result is from what the relay can carry, which has headers, too."""
         if self.bit_per_s is None:
             return None
-        return 100 * (self.bit_per_s / self.link_bit_per_s - 1)
+        return 100 * (self.bit_per_s / self.true_bit_per_s - 1)
 
     def record(self) -> dict[str, Any]:
         """The numbers as plain data, for programs."""
@@ -142,13 +142,23 @@ def _outcome(
         fingerprint=found.fingerprint,
         bit_per_s=result,
         seconds_bit_per_s=seconds,
-        link_bit_per_s=float(min(node.rate_up_bit_per_s or 0, node.rate_down_bit_per_s or 0)),
+        true_bit_per_s=_true_rate(node),
         background_bit_per_s=8 * sum(found.background) / max(len(found.background), 1),
         measurements=number,
         checked=found.checked,
         holds=result is not None and is_accepted(result, allocation, by),
         problem=found.problem,
     )
+
+
+def _true_rate(node: PlannedNode) -> float:
+    """What a relay can carry, in bit/s: it reads and writes each byte once."""
+    rates = [float(node.rate_up_bit_per_s or 0), float(node.rate_down_bit_per_s or 0)]
+    if node.processor and (
+        ps := node.processor.read_ps_per_byte + node.processor.write_ps_per_byte
+    ):
+        rates.append(8e12 / ps)
+    return min(rates)
 
 
 def bandwidth_file(plan: Plan, outcomes: list[Outcome], unix_time: int) -> BandwidthFile:
