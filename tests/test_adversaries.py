@@ -46,7 +46,7 @@ class Made:
             ("client1", "1", "SUCCEEDED", "10.4.3.1:8888"),
             ("client2", "1", "SUCCEEDED", "10.4.3.1:8888"),
             ("client1", "2", "SUCCEEDED", "10.4.3.1:9"),
-            ("client1", "3", "SUCCEEDED", "[2001:db8::1]:9"),
+            ("client1", "3", "SUCCEEDED", "192.0.2.1:9"),
             ("client1", "4", "FAILED", "10.4.3.1:8888"),
         ]
         names = ("client", "stream", "status", "target")

@@ -69,6 +69,7 @@ def run_experiment(
     ):
         running = Running(lab, network, circuits, circuits.states())
         checks = asyncio.run(all_checks(running, "before"))
+        circuits.let_policies_probe()
         with captured(lab, captures, directory, record):
             record_links(lab, "before", record)
             with playing_traffic(lab, tgen, state, logs, record) as generators:

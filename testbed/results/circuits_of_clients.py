@@ -2,8 +2,7 @@
 
 import polars
 
-from testbed.inside.policies.interface import PROBE_PORT
-from testbed.inside.tor.selected_circuits import PROBE_ADDRESS
+from testbed.inside.policies.interface import PROBE_PORT, REFUSED_ADDRESS
 from testbed.plan.model import Plan
 from testbed.results.tables import HasTables
 
@@ -38,7 +37,7 @@ def streams_by_rule(tables: HasTables) -> dict[str, int]:
 
 def probes(tables: HasTables) -> int:
     """How many probes policies sent."""
-    probed = polars.col("target").str.contains(PROBE_ADDRESS, literal=True)
+    probed = polars.col("target").str.starts_with(f"{REFUSED_ADDRESS}:")
     return tables.streams.filter(probed, status="NEW").height
 
 

@@ -43,8 +43,9 @@ def circuit_round_trips_ms(tables: HasTables, clients: Collection[str]) -> polar
 
 
 def build_times_ms(tables: HasTables, clients: Collection[str]) -> polars.Series:
-    """The build times of the circuits that carried the traffic."""
-    built = tables.circuits.filter(round="measured", status="BUILT")
+    """The build times of the circuits that carried the traffic, without those given up."""
+    given_up = ~polars.col("for_streams").fill_null(value=True)
+    built = tables.circuits.filter(~given_up, round="measured", status="BUILT")
     return _of(clients, built)["since_extend_s"].drop_nulls() * 1000
 
 

@@ -10,6 +10,9 @@ from typing import Literal, Protocol
 PROBE_PORT = 9
 """The server's port that accepts connections and never answers: the discard service's (RFC 863)."""
 
+REFUSED_ADDRESS = "192.0.2.1"
+"""The target of a policy's own probes, which exits refuse: for documentation (RFC 5737)."""
+
 Place = tuple[float, float]
 """Latitude and longitude in degrees; north and east are positive."""
 RoundTripKind = Literal["build", "stream", "probe"]

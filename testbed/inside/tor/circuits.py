@@ -71,6 +71,11 @@ class Circuits:
             ended.set()
             thread.join()
 
+    def let_policies_probe(self) -> None:
+        """Let the probes of policies begin."""
+        for one in self:
+            one.may_probe = True
+
     def close(self) -> None:
         """Close all circuits and wait until Tor says so."""
         for circuits in self:

@@ -49,9 +49,10 @@ class ClientCircuits:
         steady: whether the circuits must be the same when measuring begins and when it ends.
         shown_by_probes: whether probes take every circuit.
         ticks: whether `tick` is to be called once a second.
+        may_probe: whether a policy's own probes may begin.
     """
 
-    probed = steady = shown_by_probes = ticks = False
+    probed = steady = shown_by_probes = ticks = may_probe = False
 
     def __init__(self, tor: RunningTor, network: TorNetwork, plan: Plan, record: Record) -> None:
         self.client = tor.node.name

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+from testbed.inside.policies.interface import REFUSED_ADDRESS
 from testbed.plan.model import FIXED, Plan, PlannedNode, PlannedPolicy
 
 TEMPLATES = Path(__file__).with_name("torrc")
@@ -162,6 +163,8 @@ def _values(
 
 
 def _exit_policy(plan: Plan) -> Iterator[str]:
+    if plan.policy.probe_interval_s is not None:
+        yield f"ExitPolicy reject {REFUSED_ADDRESS}:*"
     for server in plan.of_kind("server"):
         yield f"ExitPolicy accept {server.address}:*"
     if plan.tor.conflux or plan.policy.name != FIXED:

@@ -8,7 +8,7 @@ from collections import deque
 from stem import CircStatus, StreamStatus
 from stem.response.events import CircuitEvent, StreamEvent
 
-from testbed.inside.policies.interface import PROBE_PORT, RoundTrip
+from testbed.inside.policies.interface import PROBE_PORT, REFUSED_ADDRESS, RoundTrip
 from testbed.inside.recording import Record
 from testbed.inside.tor.client_circuits import ENDED, is_for_streams
 from testbed.inside.tor.network import TorNetwork
@@ -17,8 +17,6 @@ from testbed.inside.tor.policy_circuits import PolicyCircuits
 from testbed.inside.tor.process import RunningTor
 from testbed.plan.model import Plan
 
-PROBE_ADDRESS = "2001:db8::1"
-"""An address for documentation (RFC 3849), which nobody has."""
 REFUSED = (StreamStatus.FAILED, StreamStatus.DETACHED)
 """The statuses of a stream that its exit refuses, one of them if Tor would try another circuit."""
 
@@ -30,10 +28,10 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
     failure: the policy asks for another. The testbed's own probes would keep circuits in use, so
     there are none; the policy's own go to each circuit in turn.
 
-    A probe is a stream to an IPv6 address. The lab's exits have no IPv6 and refuse it at once, so
-    that it costs a BEGIN and an END cell, and no connection. Tor would try another circuit, but
-    leaves that to the policy. (A client's Tor knows that exits without IPv6 refuse such streams,
-    and so doesn't doubt the rest of their exit policy.)
+    A probe is a stream to an address that the exits' policy refuses, at once, so that it costs a
+    BEGIN and an END cell, and no connection. Tor would try another circuit, but leaves that to the
+    policy. As the summary of an exit's policy has no single addresses, the client's Tor doesn't
+    doubt the rest of it. There are none before the traffic, when checks count cells.
     """
 
     probed = shown_by_probes = False
@@ -63,7 +61,8 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
         """Probe circuits that are due, besides what each policy does."""
         with self._lock:
             self._forget_ended()
-        if (interval_s := self._plan.policy.probe_interval_s) is not None:
+        interval_s = self._plan.policy.probe_interval_s
+        if self.may_probe and interval_s is not None:
             self._probe(interval_s)
         super().tick()
 
@@ -79,10 +78,10 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
 
     def _ask_for_stream(self) -> socket.socket:
         """Ask Tor for a probe's stream (RFC 1928), without waiting for its answers."""
-        address = socket.inet_pton(socket.AF_INET6, PROBE_ADDRESS)
+        address = socket.inet_aton(REFUSED_ADDRESS)
         asking = socket.socket(socket.AF_UNIX)
         asking.connect(self._socks_path)
-        greeting, request = b"\x05\x01\x00", b"\x05\x01\x00\x04"
+        greeting, request = b"\x05\x01\x00", b"\x05\x01\x00\x01"
         asking.sendall(greeting + request + address + struct.pack(">H", PROBE_PORT))
         return asking
 
@@ -99,7 +98,7 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
             asking.close()
 
     def _attach(self, event: StreamEvent) -> None:
-        if PROBE_ADDRESS not in event.target:
+        if not event.target.startswith(f"{REFUSED_ADDRESS}:"):
             super()._attach(event)
             return
         if event.status != StreamStatus.NEW or not self._asked:
