@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shown import DOCUMENTS, toml_blocks
+from shown import DOCUMENTS, SHELL, blocks, toml_blocks
 
 from analysis.runs import Found, find_runs
 from papers.hydra.published import TABLE_4
@@ -25,6 +25,7 @@ from testbed.batch import read_batch
 from testbed.results.columns import columns_markdown
 
 EXAMPLES = PROJECT / "docs" / "examples"
+LONGEST_LINE = 100
 _TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
@@ -82,6 +83,13 @@ def test_what_needs_python_is_a_script() -> None:
     """Which a reader can read, and a test carries out; not a line of code in a line of a shell."""
     for document in DOCUMENTS:
         assert "python -c" not in document.read_text(encoding="utf-8"), document.name
+
+
+def test_examples_fit_a_screen() -> None:
+    for document in DOCUMENTS:
+        for text in blocks(document, SHELL):
+            for line in text.splitlines():
+                assert len(line) <= LONGEST_LINE, f"{document.name}: {line}"
 
 
 def test_named_tests_exist() -> None:
