@@ -127,6 +127,7 @@ def _print_list(console: Console) -> None:
     """Print each study's name, runs, limit and question."""
     table = Table("study", "runs", "hours at most", "question", box=None)
     for study in map(find_study, names()):
-        runs = str(len(study.batch().plans))
-        table.add_row(study.name, runs, f"{study.keys.most_hours:g}", study.keys.question)
+        table.add_row(
+            study.name, str(study.runs), f"{study.keys.most_hours:g}", study.keys.question
+        )
     console.print(table)

@@ -45,11 +45,13 @@ class Study:
     Attributes:
         folder: what belongs to it.
         title: as its file has it.
+        runs: how many runs it has.
     """
 
     folder: Path
     title: str
     keys: StudyKeys
+    runs: int
 
     @property
     def name(self) -> str:
@@ -111,7 +113,7 @@ def find_study(name: str) -> Study:
     if not content.study:
         raise InputError(f"{label(file)}: the table [study] is missing: question, most_hours")
     keys = model_of(read_toml(file)["study"], StudyKeys, f"{label(file)}: study")
-    study = Study(folder, content.title, keys)
+    study = Study(folder, content.title, keys, content.count)
     if not study.template.is_file():
         raise InputError(f"{label(folder)}: {study.template.name} is missing, the page's template")
     return study

@@ -4,7 +4,6 @@ A stand-in replaces the machine.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from study.origin import every_run, hours
 from study.page import Page, make_page
 from study.paragraphs import wrapped
 from testbed.basics.ending import PREMISE_FAILED, VALID
-from testbed.plan.model import Plan
 
 MOST_WORDS = 1200
 """Of a page: what has a letter or a digit, in tables, too."""
@@ -71,7 +69,9 @@ def test_the_page_is_read_in_five_minutes(made: tuple[Study, Page, Found]) -> No
 def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
     study, _, found = made
     assert not found.left_out
-    wanted = {(plan.scenario, plan.variant, plan.traffic, plan.seed) for plan in plans_of(study)}
+    plans = study.batch().plans.values()
+    assert len(plans) == study.runs
+    wanted = {(plan.scenario, plan.variant, plan.traffic, plan.seed) for plan in plans}
     kept = {
         (one.summary.scenario, one.summary.variant, one.summary.traffic, one.summary.seed)
         for one in every_run(found)
@@ -79,10 +79,6 @@ def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
     assert kept <= wanted
     lacking = "Not made yet are " in made[1].text
     assert (kept == wanted) != lacking  # the page says what isn't there
-
-
-def plans_of(study: Study) -> Iterator[Plan]:
-    yield from study.batch().plans.values()
 
 
 @pytest.mark.slow
@@ -232,7 +228,7 @@ def test_a_bad_file(
 def test_a_bad_template(tmp_path: Path, text: str, advice: str) -> None:
     study = find_study("hydra")
     (tmp_path / "page.md").write_text(text, encoding="utf-8")
-    other = Study(tmp_path, "Other", study.keys)
+    other = Study(tmp_path, "Other", study.keys, study.runs)
     with unpacked(study) as folder, pytest.raises(Exception, match=re.escape(advice)):
         make_page(other, next(folder.glob("*/One")))
 

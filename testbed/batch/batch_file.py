@@ -6,6 +6,7 @@ Which of these runs exist is found out in `standings`.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,6 +90,18 @@ class BatchFile(_Keys):
     duration_s: Duration | None = Field(None, alias="duration")
     runs: Annotated[tuple[RunsKeys, ...], AfterValidator(_some)]
     study: dict[str, Any] = {}
+
+    @property
+    def count(self) -> int:
+        """How many runs it asks for."""
+        return sum(
+            len(keys.scenarios)
+            * len(keys.traffic or (None,))
+            * prod(map(len, keys.set.values()))
+            * len(keys.variants or self.variants)
+            * len(keys.seeds or self.seeds)
+            for keys in self.runs
+        )
 
 
 @dataclass(frozen=True)
