@@ -128,7 +128,7 @@ def _cell(tag: str, text: str, is_number: bool) -> str:
     kind = ' scope="col"' if tag == "th" else ""
     if is_number or len(text) > _LONG:
         kind += f' class="{"number" if is_number else "long"}"'
-    return f"<{tag}{kind}>{plain(text)}</{tag}>"
+    return f"<{tag}{kind}>{escape(text)}</{tag}>"
 
 
 def figure(plot: Plot, number: int, png: Path, svg: Path) -> str:
