@@ -82,6 +82,15 @@ def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", names())
+def test_a_page_is_made_where_most_runs_are_missing(name: str) -> None:
+    study = find_study(name)
+    with unpacked(study) as folder:
+        one = min(folder.rglob("vanilla"))
+        assert make_page(study, one).missing
+
+
+@pytest.mark.slow
 def test_no_study_took_longer_than_it_may(made: tuple[Study, Page, Found]) -> None:
     study, _, found = made
     assert hours(every_run(found)) <= study.keys.most_hours

@@ -88,10 +88,13 @@ def tables(found: Found) -> dict[str, Table]:
 def fields(found: Found) -> dict[str, object]:
     """The changes of the two tables by row, and those that are decided, as texts."""
     by_name = tables(found)
+    changes = {
+        (row[0], metric): cell
+        for row in by_name["spare"].rows
+        for metric, cell in zip(COMPARED, row[-len(COMPARED) :], strict=True)
+    }
     return {
-        "changes": {
-            row[0]: dict(zip(COMPARED, row[-3:], strict=True)) for row in by_name["spare"].rows
-        },
+        "change": lambda variant, metric: changes.get((variant, metric), NOTHING),
         "decided": lambda name: _decided(by_name[name]),
     }
 
