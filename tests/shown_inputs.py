@@ -132,7 +132,7 @@ def kept_runs(folder: Path) -> None:
     """Unpack the kept runs, as the block before does."""
     kept = folder / "results" / "kept"
     kept.mkdir(parents=True)
-    archive = PROJECT / "docs" / "runs" / "table-4.tar.xz"
+    archive = PROJECT / "studies" / "hydra" / "kept.tar.xz"
     subprocess.run(["tar", "--extract", "--file", archive, "--directory", kept], check=True)
 
 

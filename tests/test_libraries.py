@@ -146,7 +146,8 @@ def test_listeners_get_events_and_may_ask(
         end_s = time.monotonic() + 10
         while not heard and time.monotonic() < end_s:
             time.sleep(0.01)
-    assert heard == ["hello "]
+    # That of logging in may come as late as this, so there can be two.
+    assert heard[0] == "hello "
 
 
 def test_a_listener_that_fails_is_told(control_port: Path, monkeypatch: pytest.MonkeyPatch) -> None:

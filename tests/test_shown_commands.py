@@ -147,12 +147,12 @@ def make_real(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RealRun], P
 
 
 def parameters() -> list[object]:
-    """All that is carried out here; what needs a machine is an experiment."""
+    """All that is carried out here; what needs a machine is an experiment, all else is slow."""
     found: list[object] = []
     for one in shown.carried_out():
         runs = [path for each in shown_inputs.inputs_of(one) for path in each.runs]
-        marks = [pytest.mark.experiment] if one.starts_a_machine or runs else []
-        found.append(pytest.param(one, marks=marks, id=one.name))
+        mark = pytest.mark.experiment if one.starts_a_machine or runs else pytest.mark.slow
+        found.append(pytest.param(one, marks=mark, id=one.name))
     return found
 
 
