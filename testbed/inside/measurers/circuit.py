@@ -31,9 +31,9 @@ _SHA1_BYTES = 20
 _KEY_BYTES = 16
 _MOST_CELLS = 31
 """As many cells as fit into one record of TLS."""
-_CHUNK_S, _WINDOW_S = 0.1, 0.15
+_CHUNK_S, _WINDOW_S = 0.1, 0.05
 """How much is sent at a time, and how much may be on its way beyond a round trip, as seconds of
-the circuit's rate. That is some three times the relay's: without a bound it would wait there."""
+the circuit's rate. That is some three times the relay's: what waits there comes back in bursts."""
 _LONGEST_ROUND_TRIP_S = 1.0
 _READ_BYTES = 1 << 18
 
