@@ -1,5 +1,6 @@
 """Topologies: the project's, a user's own, and what is refused in one."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from testbed.asked.plans import make_plan
 from testbed.asked.topology import load_topology, topology_names
 from testbed.basics.errors import InputError
-from testbed.inside.lab.wiring import MANAGEMENT_SWITCH, interface_pairs
+from testbed.inside.lab import wiring
+from testbed.inside.lab.wiring import MANAGEMENT_SWITCH, Wiring, interface_pairs
 from testbed.plan.model import Plan
 
 SCENARIO = """
@@ -44,6 +46,24 @@ def test_the_lab_has_the_interfaces_of_the_topology(tmp_path: Path, name: str) -
     built = {end.name for pair in interface_pairs(make_plan(str(file), "vanilla")) for end in pair}
     ports = {f"{node}-eth{port}" for node in meant.hosts() for port in meant.ports[node]}
     assert {one for one in built if not one.startswith(MANAGEMENT_SWITCH)} == ports
+
+
+def test_many_nodes_on_the_management_network_have_several_switches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Linux's bridge has at most 1,024 ports."""
+    plan = make_plan("SmallNetwork", "vanilla")
+    managed = [node.name for node in plan.nodes if node.management_address]
+    assert Wiring(plan).switches == (MANAGEMENT_SWITCH,)
+    monkeypatch.setattr(wiring, "SWITCH_PORTS", 20)
+    several = Wiring(plan)
+    assert len(several.switches) == -(-len(managed) // 20) > 2
+    assert list(several.management) == managed
+    joined = Counter(other.node for _, other in several.pairs if other.node in several.switches)
+    first, *others = several.switches
+    assert joined.pop(first) == 20 + len(others)
+    assert sum(joined.values()) == len(managed) - 20
+    assert max(joined.values()) <= 20
 
 
 TOPOLOGY = """

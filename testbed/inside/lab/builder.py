@@ -5,8 +5,8 @@ management network. Only sites' routers forward packets, and nodes on the way of
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from pyroute2.netlink import nlmsg
@@ -26,7 +26,6 @@ from testbed.inside.lab.kernel_settings import (
 )
 from testbed.inside.lab.namespaces import (
     LOOPBACK,
-    Interface,
     receive_together,
     send_segments_only,
 )
@@ -40,7 +39,7 @@ from testbed.inside.lab.requests import (
     replace_route,
     set_link,
 )
-from testbed.inside.lab.wiring import EXCHANGE, MANAGEMENT_SWITCH, TRUNK, Direction, Wiring
+from testbed.inside.lab.wiring import EXCHANGE, TRUNK, Direction, Wiring
 from testbed.plan.addresses import prefix
 
 MANAGEMENT_PREFIX_LENGTH = 16
@@ -83,7 +82,8 @@ class Builder:
         self._nodes.join(self._wiring.pairs)
         for node in plan.nodes:
             self._set_up_node(node.name)
-        self._set_up_bridge()
+        for switch in self._wiring.switches:
+            self._set_up_bridge(switch)
         for direction in self._wiring.directions:
             self._set_up_direction(direction)
         if self._wiring.ways:
@@ -109,7 +109,7 @@ class Builder:
         if node.address:
             requests.append(new_address(LOOPBACK, node.address, 32))
         if node.management_address:
-            index = self._management[name].index
+            index = self._wiring.management[name].index
             address = new_address(index, node.management_address, MANAGEMENT_PREFIX_LENGTH)
             requests += [address, set_link(index, is_up=True)]
         self._nodes.configure(name, requests)
@@ -121,25 +121,19 @@ class Builder:
         if IPV6.exists():
             settings |= IPV6_OFF
         if node.processor:
-            free = self._management[name].index if node.management_address else None
+            free = self._wiring.management[name].index if node.management_address else None
             settings |= processor_settings(node.processor, free)
         self._nodes.inside(name, lambda: write_settings(settings))
 
-    @cached_property
-    def _management(self) -> Mapping[str, Interface]:
-        """Each node's interface on the management network."""
-        pairs = self._wiring.pairs
-        return {one.node: one for one, other in pairs if other.node == MANAGEMENT_SWITCH}
-
-    def _set_up_bridge(self) -> None:
-        """Join the nodes on the management network."""
-        ports = [other for _, other in self._wiring.pairs if other.node == MANAGEMENT_SWITCH]
+    def _set_up_bridge(self, switch: str) -> None:
+        """Join nodes on the management network."""
+        ports = self._wiring.ports(switch)
         if IPV6.exists():
-            self._nodes.inside(MANAGEMENT_SWITCH, lambda: write_settings(IPV6_OFF))
+            self._nodes.inside(switch, lambda: write_settings(IPV6_OFF))
         bridge = 1 + max((port.index for port in ports), default=LOOPBACK)
         requests = [set_link(port.index, is_up=True, master=bridge) for port in ports]
         requests = [new_bridge(bridge, BRIDGE), *requests, set_link(bridge, is_up=True)]
-        self._nodes.configure(MANAGEMENT_SWITCH, requests)
+        self._nodes.configure(switch, requests)
 
     def _set_up_direction(self, direction: Direction) -> None:
         """Shape the sender's interface, and enter the receiver as its neighbour.

@@ -16,7 +16,7 @@ from testbed.inside.lab.builder import Builder
 from testbed.inside.lab.kernel_settings import permit_open_files
 from testbed.inside.lab.nodes import Nodes
 from testbed.inside.lab.requests import set_link
-from testbed.inside.lab.wiring import BETWEEN_NODES, TRUNK, Direction, Wiring
+from testbed.inside.lab.wiring import TRUNK, Direction, Wiring
 from testbed.plan.model import Plan
 
 __all__ = ["Direction", "Lab", "running_lab"]
@@ -31,7 +31,7 @@ class Lab(Nodes):
     """
 
     def __init__(self, wiring: Wiring) -> None:
-        super().__init__([*(node.name for node in wiring.plan.nodes), *BETWEEN_NODES])
+        super().__init__([*(node.name for node in wiring.plan.nodes), *wiring.between_nodes])
         self.plan = wiring.plan
         self.directions = wiring.directions
         self.ways = wiring.ways

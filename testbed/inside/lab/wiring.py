@@ -4,7 +4,7 @@ Nothing here touches the kernel: `lab.builder` makes what is described here.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -15,15 +15,15 @@ from testbed.plan.model import Plan, PlannedLink
 from testbed.plan.network import Shape
 
 MANAGEMENT_SWITCH = "switch"
-"""The node whose bridge joins the management network."""
+"""The first node whose bridge joins nodes on the management network."""
+SWITCH_PORTS = 1000
+"""The most nodes that a management switch joins: a bridge has at most 1,024 ports in Linux."""
 EXCHANGE = "exchange"
 """The node that joins the sites' routers, if there are any.
 
 It delays nothing: the delay and loss between two sites act where a packet leaves its router
 (`testbed.inside.lab.links.trunk`).
 """
-BETWEEN_NODES = (EXCHANGE, MANAGEMENT_SWITCH)
-"""Nodes of the lab that are not in the plan."""
 TRUNK = "trunk"
 """A router's interface towards the other sites."""
 
@@ -56,6 +56,8 @@ class Wiring:
         pairs: both ends of each virtual cable.
         directions: those of links that have their own interfaces.
         ways: directions between sites' routers, which share the routers' trunks; sorted by sender.
+        switches: the nodes that join the management network; the first joins the others.
+        between_nodes: nodes of the lab that are not in the plan.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -64,6 +66,8 @@ class Wiring:
         self._interfaces = {(end.node, end.name): end for pair in self.pairs for end in pair}
         self.directions = tuple(self._directions())
         self.ways = tuple(self._ways())
+        self.switches = management_switches(plan)
+        self.between_nodes = (EXCHANGE, *self.switches)
 
     @cached_property
     def between_relays(self) -> tuple[Direction, ...]:
@@ -78,6 +82,19 @@ class Wiring:
     def index(self, direction: Direction) -> int:
         """The index of the interface that a direction leaves by, in its sender's namespace."""
         return self._interfaces[direction.sender, direction.interface].index
+
+    def ports(self, switch: str) -> list[Interface]:
+        """A management switch's interfaces."""
+        return [end for pair in self.pairs for end in pair if end.node == switch]
+
+    @cached_property
+    def management(self) -> Mapping[str, Interface]:
+        """Each node's interface on the management network."""
+        return {
+            one.node: one
+            for one, other in self.pairs
+            if other.node in self.switches and one.node not in self.switches
+        }
 
     def block(self, router: str) -> int:
         """The number of a site's block of addresses."""
@@ -97,6 +114,16 @@ class Wiring:
             for sender, receiver, _ in link.directions()
         ]
         yield from sorted(found, key=lambda way: way.sender)
+
+
+def management_switches(plan: Plan) -> tuple[str, ...]:
+    """The names of a plan's management switches: one for each `SWITCH_PORTS` nodes."""
+    further = range(2, 1 + -(-len(_managed(plan)) // SWITCH_PORTS))
+    return (MANAGEMENT_SWITCH, *(f"{MANAGEMENT_SWITCH}{number}" for number in further))
+
+
+def _managed(plan: Plan) -> list[str]:
+    return [node.name for node in plan.nodes if node.management_address]
 
 
 def interface_pairs(plan: Plan) -> Iterator[tuple[Interface, Interface]]:
@@ -121,6 +148,8 @@ def interface_pairs(plan: Plan) -> Iterator[tuple[Interface, Interface]]:
     for router in plan.of_kind("router"):
         port = f"site{block_of(str(router.address))}"
         yield interface(router.name, TRUNK), interface(EXCHANGE, port)
-    for node in plan.nodes:
-        if node.management_address:
-            yield interface(node.name), interface(MANAGEMENT_SWITCH)
+    first, *others = switches = management_switches(plan)
+    for number, node in enumerate(_managed(plan)):
+        yield interface(node), interface(switches[number // SWITCH_PORTS])
+    for switch in others:
+        yield interface(switch), interface(first)
