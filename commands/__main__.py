@@ -8,6 +8,7 @@ import ast
 import errno
 import importlib
 import os
+import re
 import select
 import sys
 from collections.abc import Sequence
@@ -62,12 +63,12 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for name, file in command_files().items():
-        what, _, description = _docstring(file).partition("\n")
+        what, *more = docstring(file).split("\n\n")
         command = _module(file) if name in words else None
         options = commands.add_parser(
             name,
             help=what,
-            description=f"{what} {' '.join(description.split())}",
+            description=" ".join([what, *map(_plain, more[:1])]),
             epilog=getattr(command, "EPILOG", None),
             **getattr(command, "PARSER", {}),
         )
@@ -77,8 +78,16 @@ def parser(words: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _docstring(file: Path) -> str:
+def docstring(file: Path) -> str:
+    """Read what a command's file says of it: the help, what `--help` says, and Markdown."""
     return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+
+
+def _plain(paragraph: str) -> str:
+    """Take the links out of a paragraph; nothing is left of a block."""
+    if paragraph.startswith("```"):
+        return ""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
 
 
 def _module(file: Path) -> ModuleType:

@@ -1,6 +1,16 @@
 """Make many runs, on all cores or on a cluster.
 
 Whole runs are not made again, so the same command continues a batch that was stopped.
+
+```sh
+./run.py batch smoke --dry-run
+./run.py batch smoke
+```
+
+`smoke` takes seven minutes on two cores, `hydra`, the paper's whole private testbed,
+[a night](batch.md#how-long-it-takes). Results and their report go to `results/smoke/`. [How to
+write such a file](batch.md), and what happens to runs that fail or don't count; [on a
+cluster](cluster.md).
 """
 
 import argparse

@@ -1,4 +1,18 @@
-"""Measure what a run costs this machine."""
+"""Measure what a run costs this machine.
+
+Processor time per MB that reached the clients; its ratio to what the same Tors and generators take
+on the bare host, over a loopback that carries 64 kB at once and with packets of 1500 bytes; system
+calls per MB, and wake-ups per packet. [What was found with it](performance.md).
+
+```sh
+./run.py bench --duration "60 s"
+./run.py bench --network SmallNetwork --duration "60 s"
+```
+
+`--network` measures a network instead: the guest's memory, and the CPU seconds until it is
+bootstrapped from nothing, until it is ready from its kept state, for a virtual minute without
+traffic, and for each MB.
+"""
 
 import argparse
 import json

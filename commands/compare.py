@@ -1,6 +1,33 @@
-"""Compare variants over several runs, and say which is better.
+r"""Compare variants over several runs, and say which is better.
 
 Runs seeds 1 to N of each variant; runs that exist are not made again.
+
+```sh
+./run.py compare One vanilla pctls --runs 3 --traffic audio --duration "20 s"
+```
+
+```
+One, audio, 20 s: pctls against vanilla
+metric                 vanilla   pctls what the runs say
+throughput, MB/s         0.048   0.049 pctls is the same as vanilla within 5 %: throughput +1.3 %
+                       ± 0.000 ± 0.000 (99.64 % interval: -0.2 % to +2.9 %)
+time to first byte, s     0.18    0.12 pctls is better than vanilla: time to first byte -35 %
+                        ± 0.01  ± 0.01 (99.64 % interval: -50 % to -15 %)
+…
+circuit build time, ms     150     357 pctls is worse than vanilla: circuit build time +137 %
+                           ± 9    ± 30 (99.64 % interval: +45 % to +287 %)
+```
+
+The first variant is what the others are compared with. Each metric has a sentence with the
+confidence interval over runs, [corrected for all variants and
+metrics](statistics.md#many-variants-and-metrics-at-once); what the runs don't decide is said, too.
+`--across` compares [values of the scenario](statistics.md#values-of-a-scenario): one variant with
+two losses, say.
+
+```sh
+./run.py compare SharedDropping vanilla --across "links.middle-exit.loss=0.1 %,0.2 %" \
+    --duration "60 s"
+```
 """
 
 import argparse

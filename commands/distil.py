@@ -1,6 +1,8 @@
 """Make small files from consensus documents, without addresses and names.
 
 consensuses/README.md describes these files.
+
+[How to use a consensus of your own](../consensuses/README.md).
 """
 
 import argparse

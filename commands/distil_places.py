@@ -1,6 +1,8 @@
 """Make the files of places/: users, rates and round trips by country.
 
 Reads files like those named in places/README.md.
+
+[How to use places of your own](../places/README.md).
 """
 
 import argparse

@@ -1,4 +1,11 @@
-"""Show what is installed, what is missing, and whether runs work here."""
+"""Show what is installed, what is missing, and whether runs work here.
+
+In the virtual machine and on the host. It changes nothing.
+
+```sh
+./run.py doctor
+```
+"""
 
 import argparse
 

@@ -1,6 +1,23 @@
-"""Measure the relays of a drawn network as FlashFlow does, and write a bandwidth file.
+r"""Measure the relays of a drawn network as FlashFlow does, and write a bandwidth file.
 
 Or compute how it would measure the live network, or what lying relays gain, without a machine.
+
+```sh
+./run.py flashflow SmallNetwork --set "network.relay_rates=20 %" --seconds 10 --sockets 48 \
+    --v3bw measured.v3bw
+./run.py scenario SmallNetwork --set "network.relay_rates=20 %" \
+    --set "network.bandwidth_file=../measured.v3bw"
+```
+
+[What is measured](capacity.md#measured-in-the-lab). `--schedule` computes for the relays of a
+consensus how many slots of 30 s the measurers need, how busy they are in a day with a random
+schedule, and how long new relays wait; `--liars` what a relay gains that lies.
+
+```sh
+./run.py flashflow --schedule 2021-11-30 2026-04-18
+./run.py flashflow --schedule 2021-11-30 --measurers "2 Gbit/s,2 Gbit/s" --factor 2.84 --json
+./run.py flashflow --liars
+```
 """
 
 import argparse

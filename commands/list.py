@@ -1,4 +1,11 @@
-"""Show scenarios, variants, traffic models and consensuses."""
+"""Show scenarios, variants, traffic models and consensuses.
+
+Variants are shown with their parameters.
+
+```sh
+./run.py list
+```
+"""
 
 import argparse
 

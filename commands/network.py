@@ -1,6 +1,19 @@
 """Show the network that a seed draws for a scenario, and how it could be divided.
 
 A topology is only divided, as nothing of it is drawn. Starts no virtual machine.
+
+```sh
+./run.py network SmallNetwork --seed 2
+./run.py network SmallNetwork --seed 2 --v3bw weights.v3bw
+./run.py network SmallNetwork --parts 4
+./run.py network NoDropping --parts 4
+```
+
+It shows the relays of a consensus by class and weight, clients and servers in the countries of
+Tor's users, and the round trips between them ([drawn networks](networks.md)). `--v3bw` writes the
+relays' weights as a [bandwidth file](networks.md#weights-that-were-measured). The last part is how
+the network could be divided among kernels on several cores, and how much faster that could be
+([computed](performance.md#on-several-cores): a run has one kernel).
 """
 
 import argparse

@@ -1,4 +1,11 @@
-"""Show which of Tor's options the lab has set otherwise than the live network, and why."""
+"""Show which of Tor's options the lab has set otherwise than the live network, and why.
+
+The pinned Tor is asked for them; [live-network.md](live-network.md) has the answer.
+
+```sh
+./run.py options
+```
+"""
 
 import argparse
 

@@ -1,4 +1,11 @@
-"""Start Python with the testbed's packages, for scripts that import hydra."""
+"""Start Python with the testbed's packages, for scripts that import hydra.
+
+All arguments are Python's own ([what scripts can do](python.md)).
+
+```sh
+./run.py python -m pydoc hydra
+```
+"""
 
 import argparse
 import os
@@ -12,7 +19,7 @@ PARSER = {"add_help": False, "prefix_chars": "\0"}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the command's options and arguments."""
-    parser.add_argument("arguments", nargs="*")
+    parser.add_argument("arguments", nargs="*", help="as Python has them")
 
 
 def run(given: argparse.Namespace, _messages: Console) -> int:

@@ -1,6 +1,15 @@
-"""Answer a question about runs' tables, asked in SQL.
+r"""Answer a question about runs' tables, asked in SQL.
 
 Reads the tables of one run or several; prints the answer and changes nothing.
+
+```sh
+./run.py query results/SharedDropping/vanilla/seed-1 "SELECT node, AVG(cwnd_segments) AS window, \
+    AVG(rtt_ms) AS rtt FROM sockets GROUP BY node"
+```
+
+Tables have the names of [their files](tables.md); the dialect is that of
+[polars](https://docs.pola.rs/api/python/stable/reference/sql/index.html). With several runs the
+column `run` says which one a row is from.
 """
 
 import argparse
@@ -18,7 +27,7 @@ from testbed.basics.errors import InputError
 from testbed.results import read_run
 from testbed.results.tables import SCHEMAS
 
-EPILOG = "tables and their columns: docs/tables.md, or ./run.py tables --columns"
+EPILOG = "tables and their columns: docs/tables.md, or ./run.py reference tables"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +87,7 @@ def answer(runs: Sequence[Path], question: str) -> polars.DataFrame:
         reason = str(error).partition("\n")[0]
         raise InputError(
             f'query "{question}": {reason} (tables: {", ".join(SCHEMAS)};'
-            " their columns: ./run.py tables --columns)"
+            " their columns: ./run.py reference tables)"
         ) from None
     return found
 

@@ -1,4 +1,19 @@
-"""Make a web page of many runs, with figures and tables."""
+"""Make a web page of many runs, with figures and tables.
+
+It begins with the answer: which variant is better, or for one run what happened on the shared
+link; and the picture that shows why.
+
+```sh
+./run.py report results/
+```
+
+Below are each scenario's network, a typical run from second to second, how times are distributed,
+the tables (a click unfolds one), patches, every check, what was left out, and the commands that
+repeat it; of [drawn networks](networks.md) also a map, times by class of client, and what relays
+used of their rates. The page is one file and needs neither network nor script. Figures as PNG and
+SVG, and tables as CSV, lie beside it, here in `results/report/`. Parts of one are kept as
+[an example](example-report/README.md).
+"""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,20 @@
-"""Run a scenario with a variant of Tor."""
+"""Run a scenario with a variant of Tor.
+
+The run goes to `results/<scenario>/<variant>/seed-<n>/`; with another traffic model than the
+scenario's to `results/<scenario>-<model>/`.
+
+```sh
+./run.py scenario DroppingRemaining --variant vanilla --duration "60 s" --seed 7
+```
+
+`--set "links.middle-exit.loss=0.2 %"` sets [any value](scenarios.md#keys) of the scenario's file.
+`--machine host` runs in real time on your own kernel ([host.md](host.md)). `--pcap exit-middle`
+captures the links between two roles ([what is in the files](links.md#captures)); in a drawn network
+they are `client-router`, `relay-router` and `server-router`. `--tgen PROGRAM` takes another
+generator than the bundled one for both ends of every transfer, such as upstream's
+[TGen](https://github.com/shadow/tgen). An installed one is never taken unasked; path and hash are
+in `manifest.json`.
+"""
 
 import argparse
 from collections.abc import Iterator, Sequence

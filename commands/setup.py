@@ -1,4 +1,12 @@
-"""Install and build everything that runs need."""
+"""Install and build everything that runs need.
+
+Debian packages (under `sudo`), the Python environment, Tor and the kernel, as the first call of
+any command does, in [about four minutes](performance.md#the-set-up).
+
+```sh
+sudo ./run.py setup
+```
+"""
 
 import argparse
 

@@ -1,4 +1,30 @@
-"""Open a prompt in a scenario's network, in real time."""
+"""Open a prompt in a scenario's network, in real time.
+
+The network is as a run finds it: each client has its circuit. In real time computing takes time,
+so nothing that is measured here is a result.
+
+```sh
+./run.py shell One --variant pctls
+```
+
+```
+lab> exit1 ping -c 2 middle1
+PING 10.0.3.1 (10.0.3.1) 56(84) bytes of data.
+64 bytes from 10.0.3.1: icmp_seq=1 ttl=64 time=25.2 ms
+…
+lab> tor exit1 GETINFO orconn-status
+orconn-status=
+$93FEB588B5AF5DB51735551ED55C0680BFBF5552~middle1 CONNECTED
+$93FEB588B5AF5DB51735551ED55C0680BFBF5552~middle1 CONNECTED
+…
+lab> exit1 tcpdump -n -i exit1-eth0
+```
+
+A node's name and a command run the command there, full-screen programs and `bash` among them; names
+of nodes stand for their addresses. `nodes`, `links`, `circuits`, `tor` (a Tor's control port) and
+`traffic start` are the shell's own. Commands can be piped in. The clock begins in January 2027, as
+in all runs.
+"""
 
 import argparse
 

@@ -1,6 +1,19 @@
 """Answer a study's question: make its runs, and of them its page.
 
 Without a name it lists the studies. Runs that are there stay, as with batch.
+
+```sh
+./run.py study
+./run.py study hydra --dry-run
+./run.py study hydra --kept
+```
+
+A study is a folder in `studies/`, or anywhere ([how to add
+one](../CONTRIBUTING.md#to-add-a-study)): its runs, what a paper says, and a page whose every table
+and number is made of the runs. `--dry-run` says what of the runs is there and what the others
+cost, `--kept` makes the page again, in seconds, of what the study keeps. Without either it makes
+what is missing, then report and page in `results/<name>/`; with `--keep` its summaries and
+manifests, and the page, replace the study's.
 """
 
 import argparse

@@ -1,4 +1,17 @@
-"""Make tables of many runs, beside the published numbers."""
+"""Make tables of many runs, beside the published numbers.
+
+Failed, invalid and unreadable runs are named and not averaged.
+
+```sh
+./run.py tables results/
+```
+
+There are throughput and round trips, what the client under test saw in scenarios One, Two and
+Three, which of the paper's statements hold, and more. Runs that another Tor, kernel or testbed
+made [stand apart](statistics.md#what-is-put-together). Of a run `summary.json` and `manifest.json`
+suffice, as a study keeps them; congestion windows and what concerns drawn networks need its
+tables.
+"""
 
 import argparse
 import json
@@ -21,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments and options of `tables`."""
     _options.add_directory(parser)
     parser.add_argument(
-        "--columns", action=_Columns, help="print what each table of a run has, as docs/tables.md"
+        "--columns", action=_Columns, help="print docs/tables.md, as reference does"
     )
     _options.add_mixed(parser)
     _options.add_formats(parser).add_argument(

@@ -2,6 +2,12 @@
 
 Without --all these are all tests that need no virtual machine and take seconds, and one short real
 run of each kind.
+
+```sh
+./run.py test
+```
+
+[What the tests are](../CONTRIBUTING.md#tests).
 """
 
 import argparse

@@ -1,6 +1,12 @@
 """Make a run again and say whether it comes out equal.
 
-The new run is made from the plan in the manifest, in a temporary folder.
+The new run is made from the plan in the manifest, in a temporary folder. If it isn't equal to the
+last digit, the first table, row and column that differ are named, with both values, and what has
+changed since: builds of Tor and kernel, C library, OpenSSL, Python and its packages, the testbed.
+
+```sh
+./run.py verify results/NoDropping/vanilla/seed-1
+```
 """
 
 import argparse

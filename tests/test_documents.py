@@ -6,23 +6,17 @@ test_shown_commands carries out their commands.
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from shown import DOCUMENTS, SHELL, blocks, toml_blocks
 
-from analysis.runs import Found, find_runs
-from papers.hydra.published import TABLE_4
-from papers.hydra.tables import table_4
-from study.folder import find_study
-from study.kept import unpacked
+from commands.reference import PAGES
 from testbed.asked.drawing import draw_scenario
 from testbed.asked.plans import make_plan
 from testbed.asked.scenario import SAMPLED
 from testbed.basics.toml_file import PROJECT
 from testbed.batch import read_batch
-from testbed.results.columns import columns_markdown
 
 EXAMPLES = PROJECT / "docs" / "examples"
 LONGEST_LINE = 100
@@ -30,9 +24,10 @@ _TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
-def test_the_page_on_tables_is_made_of_the_rows() -> None:
-    page = (PROJECT / "docs/tables.md").read_text(encoding="utf-8")
-    assert page == columns_markdown(), "./run.py tables --columns > docs/tables.md"
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_of_reference_is_made_of_the_code(name: str) -> None:
+    page = (PROJECT / f"docs/{name}.md").read_text(encoding="utf-8")
+    assert page == PAGES[name](), f"./run.py reference {name} > docs/{name}.md"
 
 
 def test_there_is_something_to_test() -> None:
@@ -101,23 +96,14 @@ def test_named_tests_exist() -> None:
 
 
 def test_the_readme_is_read_in_five_minutes() -> None:
-    assert len((PROJECT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len((PROJECT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
-@pytest.fixture(scope="module")
-def kept() -> Iterator[Found]:
-    """The runs behind the README's table."""
-    with unpacked(find_study("hydra")) as folder:
-        yield find_runs(folder, whole=False)
-
-
-def test_the_readmes_table_is_that_of_the_kept_runs(kept: Found) -> None:
-    """A scenario's throughput and round trip in one row, of today's Tor, without deviations."""
-    readme = (PROJECT / "README.md").read_text(encoding="utf-8").splitlines()
-    cells = {tuple(row[:3]): row[3:] for row in table_4.table(kept).rows}
-    for names in TABLE_4:
-        shown = [*names]
-        for unit in ("MB/s", "ms"):
-            paper, _, packets, _, bundles, _ = cells[*names, unit]
-            shown += [paper, *(re.sub(r" ± [\d.]+", "", ours) for ours in (packets, bundles))]
-        assert f"| {' | '.join(shown)} |" in readme
+def test_the_readmes_answer_is_that_of_the_study() -> None:
+    """Its two ranges of percents are those of the study's page, which is made of kept runs."""
+    spans = [
+        re.findall(r"[\d.]+ to [\d.]+ %", (PROJECT / page).read_text(encoding="utf-8"))
+        for page in ("README.md", "studies/hydra/README.md")
+    ]
+    assert len(spans[0]) == 2
+    assert spans[0] == spans[1][:2]

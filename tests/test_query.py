@@ -40,7 +40,7 @@ def test_a_question_is_answered(runs: list[str], capsys: pytest.CaptureFixture[s
         ("SELECT nothing FROM transfers", 'unable to find column "nothing"'),
         ("SELECT * FROM transfer", "relation 'transfer' was not found (tables: "),
         ("DROP TABLE transfers", "a question begins with SELECT"),
-        ("SELECT FROM WHERE", "their columns: ./run.py tables --columns"),
+        ("SELECT FROM WHERE", "their columns: ./run.py reference tables"),
     ],
 )
 def test_what_is_no_question_is_refused(

@@ -11,7 +11,7 @@ _HEAD = """\
 
 Each table is `NAME.parquet` in the run directory, and `run.NAME` [from Python](python.md). Times
 are in seconds by the machine's clock. A column is null where its description says so, where there
-is no value, and in runs made before it was recorded. `./run.py tables --columns` prints this
+is no value, and in runs made before it was recorded. `./run.py reference tables` prints this
 page."""
 
 _ABOUT = {str: "text", float: "number", int: "whole number", bool: "true or false"}
