@@ -104,8 +104,6 @@ INPUTS = (
         *("docs/acknowledgements.md", "compare SmallNetwork $variant"),
         runs={"results/SmallNetwork/pctcp/seed-1": DRAWN},
     ),
-    Input("docs/performance.md", "Network150.toml Network300.toml", "networks"),
-    Input("docs/performance.md", "salsa month", "month"),
     _one("docs/loss.md", "results/NoDropping/no-delay/seed-1"),
     _one("docs/loss.md", "results/hydra/SharedDropping/vanilla/seed-1"),
     _one("docs/queues.md", "results/hydra/Three-audio/pctls/seed-1"),
@@ -152,14 +150,6 @@ def consensuses(folder: Path) -> None:
     (folder / "geoip").write_text("3221225984,3221226239,NL\n", encoding="utf-8")
 
 
-def month(folder: Path) -> None:
-    """Make a folder of two documents."""
-    (folder / "month").mkdir()
-    for day in ("2021-11-29", "2021-11-30"):
-        text = document(valid_after=f"{day} 03:00:00")
-        (folder / "month" / day).write_text(text, encoding="utf-8")
-
-
 def history(folder: Path) -> None:
     """Commit the folder, as a clone is one; without a clone's other commits."""
     for words in ("init --quiet", "add .", "commit --quiet --message all"):
@@ -169,10 +159,3 @@ def history(folder: Path) -> None:
 def measurements(folder: Path) -> None:
     """Make what places are made from."""
     write_sources(folder, SOURCES)
-
-
-def networks(folder: Path) -> None:
-    """Make the scenarios that the document says how to make later on."""
-    text = (folder / "scenarios" / "Network19to1.toml").read_text(encoding="utf-8")
-    for name in ("Network150", "Network300"):
-        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
