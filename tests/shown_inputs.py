@@ -82,7 +82,6 @@ def _one(document: str, path: str, run: RealRun = TWO_CLIENTS) -> Input:
 INPUTS = (
     Input("consensuses/README.md", "distil", "consensuses"),
     Input("docs/batch.md", "results/kept/hydra", "kept_runs"),
-    Input("docs/batch.md", "report results/smoke-2", "made_runs"),
     Input("docs/commands.md", "tables results/", "made_runs"),
     Input("docs/commands.md", "report results/", "made_runs"),
     _one("docs/commands.md", "results/NoDropping/vanilla/seed-1"),
@@ -120,10 +119,9 @@ def inputs_of(shown: Shown) -> list[Input]:
 
 
 def made_runs(folder: Path) -> None:
-    """Put some made-up runs of two batches there."""
-    for batch in ("hydra", "smoke-2"):
-        for variant in ("vanilla", "pctls"):
-            Made(variant=variant).write(folder / "results" / batch)
+    """Put some made-up runs there."""
+    for variant in ("vanilla", "pctls"):
+        Made(variant=variant).write(folder / "results" / "hydra")
 
 
 def kept_runs(folder: Path) -> None:
