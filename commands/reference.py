@@ -1,9 +1,11 @@
 """Print a page of the documents that is made of the code.
 
-`commands` is made of the commands' docstrings and options, `tables` of the rows that a run records.
+`commands` is made of the commands' docstrings and options, `keys` of the models that read scenario
+and variant files, `tables` of the rows that a run records.
 
 ```sh
 ./run.py reference commands
+./run.py reference keys
 ./run.py reference tables
 ```
 
@@ -15,10 +17,11 @@ import argparse
 from rich.console import Console
 
 from commands._commands_page import commands_markdown
+from testbed.asked.keys_page import keys_markdown
 from testbed.basics.ending import VALID
 from testbed.results.columns import columns_markdown
 
-PAGES = {"commands": commands_markdown, "tables": columns_markdown}
+PAGES = {"commands": commands_markdown, "keys": keys_markdown, "tables": columns_markdown}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -12,9 +12,11 @@ import pytest
 from shown import DOCUMENTS, SHELL, blocks, toml_blocks
 
 from commands.reference import PAGES
+from testbed.asked import keys_page
 from testbed.asked.drawing import draw_scenario
 from testbed.asked.plans import make_plan
 from testbed.asked.scenario import SAMPLED
+from testbed.asked.variant_file import TorrcKeys
 from testbed.basics.toml_file import PROJECT
 from testbed.batch import read_batch
 
@@ -28,6 +30,12 @@ _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 def test_a_page_of_reference_is_made_of_the_code(name: str) -> None:
     page = (PROJECT / f"docs/{name}.md").read_text(encoding="utf-8")
     assert page == PAGES[name](), f"./run.py reference {name} > docs/{name}.md"
+
+
+def test_each_key_of_a_users_file_is_described() -> None:
+    for model in keys_page.MODELS:
+        for name, field in model.model_fields.items():
+            assert field.description or (model, name) == (TorrcKeys, "all"), f"{model}: {name}"
 
 
 def test_there_is_something_to_test() -> None:

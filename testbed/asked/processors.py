@@ -41,11 +41,19 @@ class ProcessorKeys(ScenarioPart):
     """The costs of a processor. A rate alone, such as "400 Mbit/s", is that of `read`."""
 
     read_bit_per_s: ProcessorRate | None = Field(None, alias="read")
+    """The rate at which programs read from TCP connections: each byte costs time. It is what
+    `processor = "400 Mbit/s"` sets."""
     write_bit_per_s: ProcessorRate | None = Field(None, alias="write")
+    """The rate at which they write."""
     per_call_ns: Computing = Field(0, alias="per_call")
+    """The time of each system call that moves bytes."""
     per_connection_ns: Computing = Field(0, alias="per_connection")
+    """The time of the first bytes read from a connection, which begin a TLS handshake."""
     per_onionskin_ns: Computing = Field(0, alias="per_onionskin")
+    """The time of each onionskin, that is each hop of a circuit that a client extends; Tor's
+    workers spend it, beside all else."""
     workers: int | None = Field(None, ge=2, le=128, strict=True)
+    """The number of Tor's workers; without it 2, Tor's least."""
 
     def planned(self) -> Processor:
         """The processor as a plan has it."""
@@ -77,6 +85,8 @@ class NodeKeys(ScenarioPart):
     """What a scenario says of a kind of nodes."""
 
     processor: Annotated[ProcessorKeys | None, BeforeValidator(_keys)] = None
+    """A [processor](#processor); a rate alone, `"400 Mbit/s"`; `"this host"` for what [`calibrate
+    --processor`](commands.md#calibrate) has measured; or `"free"`."""
 
 
 def with_processors(

@@ -68,6 +68,8 @@ class TcpKeys(ScenarioPart):
     """The nodes' TCP: one congestion control for all, or one for each role."""
 
     congestion_control: dict[str, CongestionControl] = Field(default={DEFAULT: "cubic"})
+    """That of all nodes' TCP, or a table by role: `{ default = "cubic", exit = "bbr" }`; in a drawn
+    network relays have the role `relay`."""
 
     @field_validator("congestion_control", mode="before")
     @classmethod
@@ -92,10 +94,15 @@ class CompetingKeys(ScenarioPart):
     """
 
     sender: str = Field(alias="from")
+    """The role that sends."""
     receiver: str = Field(alias="to")
+    """The role that receives."""
     streams: int = Field(ge=1, le=128, strict=True)
+    """Their number."""
     congestion_control: CongestionControl = "cubic"
+    """That of the senders' TCP."""
     rate_bit_per_s: Rate | None = Field(None, alias="rate")
+    """The highest rate of each stream's payload."""
 
     @field_validator("sender", "receiver")
     @classmethod
@@ -114,12 +121,23 @@ class PathsKeys(ScenarioPart):
     """
 
     policy: Text | None = None
+    """A policy's name, or the path of [a Python file](policies.md#one-of-your-own); without it the
+    topology's paths, or Tor's own choice in a drawn network."""
     entry_guards: Switch | None = None
+    """Whether Tor's clients have [two entry guards](policies.md#where-tor-chooses); without it,
+    where Tor chooses in a drawn network."""
     learn_timeouts: Switch | None = None
+    """Whether Tor's clients have [learned build timeouts](policies.md#where-tor-chooses); without
+    it, where Tor chooses in a drawn network."""
     circuits: int | None = Field(default=None, ge=1, le=MOST_SIDE_BY_SIDE, strict=True)
+    """The number of circuits among which [a rule](policies.md#which-circuit-carries-a-stream)
+    chooses."""
     round_trips: RoundTrips | None = None
+    """From what the round trips come that a rule compares."""
     probe_interval_s: Duration | None = Field(default=None, alias="probe_interval")
+    """How often a rule's circuits are probed."""
     close_unused_s: Duration | None = Field(default=None, alias="close_unused")
+    """After what time a rule closes a circuit without streams."""
 
 
 class AnyScenario(ScenarioPart):
@@ -131,24 +149,40 @@ class AnyScenario(ScenarioPart):
     """
 
     title: Text
+    """What tables and reports call it."""
     description: str = ""
+    """Sentences for readers."""
     topology: Text
+    """A name in `topologies/`, a path relative to the file, or `"sampled"` for [a drawn
+    network](networks.md)."""
     duration_s: Duration = Field(alias="duration")
+    """How long the run measures: transfers that begin in this time count."""
     warm_up_s: WarmUp = Field(0.0, alias="warm_up")
+    """How long clients make traffic [before that](networks.md#when-measuring-begins)."""
     tcp: TcpKeys = TcpKeys()
+    """[The nodes' TCP](#tcp)."""
     paths: PathsKeys = PathsKeys()
+    """[How circuits and streams are chosen](#paths)."""
     watch: Watch = None
+    """[Pairs of relays](scenarios.md#what-is-watched) to watch more closely."""
     nodes: dict[str, NodeKeys] = Field(default={})
+    """[How fast processors are](#nodes), by node, role, class or `default`."""
 
 
 class Scenario(AnyScenario):
     """A scenario on a topology. Pairs of roles in `links` are ordered from the client's side."""
 
     traffic: Text
+    """The clients' traffic model (`./run.py list`); `--traffic` overrides it."""
     parameters: dict[str, Annotated[int, Field(strict=True)]] = Field(default={})
+    """The topology's parameters, such as `clients = 16` in `eight_clients`."""
     links: dict[str, LinkKeys]
+    """[Links](#links) by the roles at their ends, such as `middle-exit`; `default` has what the
+    others lack."""
     clients: dict[str, Text] = Field(default={})
+    """Traffic models of single clients, such as `client1 = "bulk"`."""
     competing: tuple[CompetingKeys, ...] = ()
+    """[TCP streams between two roles](#competing), for as long as the traffic lasts."""
 
     @field_validator("links", mode="before")
     @classmethod
@@ -181,16 +215,28 @@ class NetworkKeys(ScenarioPart):
     """
 
     consensus: Text
+    """A name in `consensuses/`, or a file's path."""
     relays: int = Field(ge=1, le=MOST_HOSTS, strict=True)
+    """The number of relays."""
     relay_rates: Share = 1.0
+    """The share of its rate that each relay has."""
     clients: int = Field(ge=1, le=MOST_HOSTS, strict=True)
+    """The number of clients."""
     servers: int = Field(ge=1, le=MOST_HOSTS, strict=True)
+    """The number of servers."""
     authorities: int = Field(3, ge=3, le=MOST_HOSTS, strict=True)
+    """The number of directory authorities."""
     places: Text | None = None
+    """A folder like `places/` of the project, which is taken without it."""
     bandwidth_file: Text | None = None
+    """A [file with the relays' weights](networks.md#weights-that-were-measured) instead of the
+    consensus's; `{seed}` in its name stands for the seed."""
     loss: Loss = 0.0
+    """The loss of each direction of each link between two sites."""
     queue_discipline: QueueDiscipline = FIFO
+    """That of the hosts' own links, with Linux's usual parameters."""
     queue_packets: Queue | None = Field(None, alias="queue")
+    """Its length; without it the discipline's own."""
 
     @model_validator(mode="after")
     def _queue_of_its_discipline(self) -> Self:
@@ -210,8 +256,12 @@ class SampledScenario(AnyScenario):
     """A scenario whose network is drawn by the seed; `clients` are shares by traffic model."""
 
     warm_up_s: WarmUp = Field(WARM_UP_S, alias="warm_up")
+    """How long clients make traffic [before measuring begins](networks.md#when-measuring-begins).
+"""
     network: NetworkKeys
+    """[What is drawn](#network)."""
     clients: dict[str, Share]
+    """The share of the clients with each traffic model, such as `page = "95 %"`; together 100 %."""
 
     @field_validator("clients")
     @classmethod

@@ -36,34 +36,63 @@ class LinkKeys(ScenarioPart):
     """
 
     rate_bit_per_s: Rate | None = Field(None, alias="rate")
+    """Bits per second, counting whole frames; it must be there, or in `default`."""
     delay_ms: Delay | None = Field(None, alias="delay")
+    """The one-way delay."""
     loss: Loss | None = None
+    """The share of packets, or of bundles, that is lost."""
     bundles: Switch | None = None
+    """Whether TCP's [bundles of segments](links.md) cross as one."""
     largest_bundle_segments: Segments | None = Field(None, alias="largest_bundle", ge=2)
+    """The most segments in a bundle; without it TCP's own choice."""
     queue_packets: Queue | None = Field(None, alias="queue")
+    """The length of the queue in packets, or in bundles; without it the discipline's (below)."""
     queue_in_sender: Switch | None = None
+    """Whether the queue is in the sender's own network card."""
     queue_discipline: QueueDiscipline | None = None
+    """The [queue's discipline](links.md), with keys of its own (below)."""
 
     target_us: Interval | None = Field(None, alias="target")
+    """The delay that the discipline aims at."""
     interval_us: Interval | None = Field(None, alias="interval")
+    """The time within which the delay must have been below `target`."""
     ecn: Switch | None = None
+    """Mark packets instead of dropping them, which does nothing unless the nodes' TCP asks for it.
+"""
     ce_threshold_us: Interval | None = Field(None, alias="ce_threshold")
+    """The delay from which on all packets are marked."""
     flows: int | None = Field(None, ge=1, le=65_408, strict=True)
+    """The number of flows that are told apart."""
     quantum_bytes: Size | None = Field(None, alias="quantum", ge=256, le=2**20)
+    """The bytes that a flow may send in its turn."""
     memory_limit_bytes: Size | None = Field(None, alias="memory_limit")
+    """The memory of the queue."""
     drop_batch: int | None = Field(None, ge=1, le=10_000, strict=True)
+    """The most packets that are dropped at once."""
     tupdate_us: Interval | None = Field(None, alias="tupdate")
+    """How often the probability is computed, at the kernel's ticks: every 16 ms instead of 15."""
     alpha: int | None = Field(None, ge=0, le=32, strict=True)
+    """A factor of the probability, by the delay."""
     beta: int | None = Field(None, ge=0, le=32, strict=True)
+    """A factor of the probability, by the delay's change."""
     bytemode: Switch | None = None
+    """Scale the probability by a packet's size."""
     rtt_us: Interval | None = Field(None, alias="rtt")
+    """The round trip for which the discipline is tuned."""
     isolation: Isolation | None = None
+    """tc's keyword for what a flow is."""
     diffserv: Diffserv | None = None
+    """tc's keyword for classes of traffic."""
     ack_filter: Switch | None = None
+    """Drop acknowledgements that later ones replace."""
     depth: int | None = Field(None, ge=1, le=127, strict=True)
+    """The most packets of a flow that wait."""
     divisor: PowerOfTwo | None = Field(None, ge=1, le=65_536, strict=True)
+    """The size of the table of flows, a power of two."""
     perturb_s: WholeSeconds | None = Field(None, alias="perturb")
+    """How often flows are hashed anew, in whole seconds."""
     headdrop: Switch | None = None
+    """Drop a flow's oldest packet, not its newest."""
 
     def of_queue(self) -> dict[str, Any]:
         """Select the queue's own settings, by the names of `OWN_KEYS`."""

@@ -27,9 +27,12 @@ _BUSIEST = re.compile(r"the ([1-9]\d*) busiest")
 
 
 class ScenarioPart(BaseModel):
-    """A table of a scenario file: unknown keys are errors, and it is immutable."""
+    """A table of a scenario file: unknown keys are errors, and it is immutable.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    A field's docstring describes its key in docs/keys.md.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[object], object]:

@@ -146,11 +146,13 @@ TorrcOptions = Annotated[TorrcLines, BeforeValidator(_options)]
 class TorrcKeys(BaseModel):
     """The table [torrc]: options of every Tor; those of relays or clients are in a subtable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     all: TorrcLines = {}
     relay: TorrcOptions = {}
+    """Options of relays only."""
     client: TorrcOptions = {}
+    """Options of clients only."""
 
     @model_validator(mode="before")
     @classmethod
@@ -171,9 +173,10 @@ class TorrcKeys(BaseModel):
 class PremiseKeys(BaseModel):
     """The table [premise]: what must hold for a run of the variant to be valid."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     shared_link: SharedLinkPremise
+    """The connections that the shared link must have for a run to count."""
 
 
 def _one_of(kind: str, choices: Iterable[str | bool]) -> BeforeValidator:
@@ -205,27 +208,55 @@ SideBySide = Annotated[int, BeforeValidator(_side_by_side)]
 class VariantFile(BaseModel):
     """A variant's file, before what it extends is added and with values for its parameters."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     title: Text
+    """What tables and reports call it; of a file that extends none, what is added to another's
+    title."""
     description: str = ""
+    """Sentences for readers."""
     extends: Text | None = None
+    """The variant on which this one is built."""
     tor: Text | None = None
+    """A [pinned](../CONTRIBUTING.md#which-tor-and-which-linux) release of Tor, not today's."""
     source: Text | None = None
+    """The path of your own tree of Tor's source instead."""
     patches: tuple[Text, ...] = ()
+    """Patches for Tor, beside the file or in `tor-configs/patches/`."""
     cc_alg: CcAlg | None = None
+    """Circuits' windows: fixed ones of 1000 cells (`"sendme"`, as in the paper), or congestion
+    control (`"vegas"`, as in the real network)."""
     scheduler: Scheduler | None = None
+    """Which connection's cells go to the kernel next; without it KIST."""
     conflux: Annotated[bool, Field(strict=True)] | None = None
+    """Each client has a linked set of [two circuits](variants.md#linked-circuits); needs Vegas, and
+    a network with two ways."""
     cgo: Annotated[bool, Field(strict=True)] | None = None
+    """Whether circuits have Counter Galois Onion; without it as Tor chooses: with Vegas, from 0.4.9
+    on ([relay cells](tor-in-the-lab.md#relay-cells)). `false` needs `without-cgo.patch`, `true`
+    needs Vegas."""
     ipsec: Annotated[bool, Field(strict=True)] | None = None
+    """All traffic between neighbouring relays goes through [IPsec](variants.md#ipsec)."""
     connections_per_pair: SideBySide | None = None
+    """The connections that the circuits between two relays share, by their numbers; needs
+    `connections-per-pair.patch`."""
     per_circuit_up_to: SideBySide | None = None
+    """Up to this number circuits between two relays have a connection each, later ones share these;
+    needs `connections-per-pair.patch`."""
     parallel_circuits: SideBySide | None = None
+    """The circuits of each client, all on its path; needs `per-circuit-connections.patch`."""
     stream_rule: StreamRule | None = None
+    """Which of them takes a stream: the next in turn (`"uniform"`), or by the MD5 of addresses and
+    ports (`"hashing"`)."""
     torrc: TorrcKeys = TorrcKeys()
+    """[torrc options](#torrc)."""
     consensus: dict[str, Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]] = {}
+    """Parameters of the consensus, such as `cellq_high = 64`."""
     premise: PremiseKeys | None = None
+    """[What must hold](#premise) for a run to count."""
     parameters: dict[str, Parameter] = {}
+    """Numbers or words with their defaults; `"${name}"` in other values stands for them
+    ([parameters](variants.md#a-file-of-your-own))."""
 
     @field_validator("consensus", mode="before")
     @classmethod
