@@ -22,7 +22,13 @@ from testbed.batch import read_batch
 
 EXAMPLES = PROJECT / "docs" / "examples"
 LONGEST_LINE = 100
+MOST_WORDS = 1500
+TO_BE_SHORTENED = {
+    f"docs/{page}.md" for page in ("mitigations", "networks", "policies", "shared-links")
+}
+"""Pages that are longer than `MOST_WORDS` as yet."""
 _TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
+_BLOCK = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
@@ -93,6 +99,17 @@ def test_examples_fit_a_screen() -> None:
         for text in blocks(document, SHELL):
             for line in text.splitlines():
                 assert len(line) <= LONGEST_LINE, f"{document.name}: {line}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_no_page_takes_more_than_some_minutes(document: Path) -> None:
+    """Words outside of blocks; what is looked up in pages made of the code may be longer."""
+    name = str(document.relative_to(PROJECT))
+    if name == "CHANGELOG.md" or name in {f"docs/{page}.md" for page in PAGES} | TO_BE_SHORTENED:
+        return
+    text = _BLOCK.sub("", document.read_text(encoding="utf-8"))
+    words = [word for word in text.split() if re.search(r"\w", word)]
+    assert len(words) <= MOST_WORDS, f"{name}: {len(words)} words"
 
 
 def test_named_tests_exist() -> None:
