@@ -27,7 +27,7 @@ from testbed.basics.errors import InputError
 from testbed.results import read_run
 from testbed.results.tables import SCHEMAS
 
-EPILOG = "tables and their columns: docs/tables.md, or ./run.py reference tables"
+EPILOG = "tables and their columns: docs/tables.md"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
