@@ -15,7 +15,15 @@ from testbed.basics.errors import InputError, TestbedError
 from testbed.basics.toml_file import PROJECT
 from testbed.runs import runner
 
+MOST_LINES = 30
 EXAMPLES = list(blocks(PROJECT / "docs" / "python.md", "python"))
+
+
+def test_the_documents_scripts_are_examples_of_their_own() -> None:
+    scripts = (PROJECT / "docs" / "examples").glob("*.py")
+    texts = {script.name: script.read_text(encoding="utf-8") for script in scripts}
+    assert {*EXAMPLES} < {*texts.values()}
+    assert all(text.count("\n") <= MOST_LINES for text in texts.values())
 
 
 def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
