@@ -85,15 +85,27 @@ class Watch:
         Returns:
             The processor seconds that it and its guest's processes used.
         """
-        while True:
-            pid, status, usage = os.wait4(self._machine.pid, os.WNOHANG)
-            self._follow()
-            if pid:
-                self._machine.returncode = os.waitstatus_to_exitcode(status)
-                return usage.ru_utime + usage.ru_stime
-            check_fatal(self._console)
-            self._check_clock()
+        while (cpu_s := self.poll()) is None:
             time.sleep(POLL_INTERVAL_S)
+        return cpu_s
+
+    def poll(self) -> float | None:
+        """Look at the machine: report its new steps, and whether it goes on.
+
+        Returns:
+            Once it has ended the processor seconds that it and its guest's processes used.
+
+        Raises:
+            TestbedError: it crashed, stalls or hangs.
+        """
+        pid, status, usage = os.wait4(self._machine.pid, os.WNOHANG)
+        self._follow()
+        if pid:
+            self._machine.returncode = os.waitstatus_to_exitcode(status)
+            return usage.ru_utime + usage.ru_stime
+        check_fatal(self._console)
+        self._check_clock()
+        return None
 
     def _follow(self) -> None:
         for step in self._steps.new():
@@ -170,7 +182,7 @@ def check_fatal(console: Path) -> None:
     Raises:
         TestbedError: it does; has the log's tail.
     """
-    text = console.read_text(errors="replace")
+    lines = console.read_text(errors="replace").splitlines()
     for sign, meaning in _FATAL.items():
-        if sign in text:
-            raise failure(meaning, console)
+        if said := [line for line in lines if sign in line]:
+            raise failure(meaning, console, said[0])

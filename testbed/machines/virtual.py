@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -21,6 +21,7 @@ from typing import IO
 from testbed.basics import cache
 from testbed.basics.errors import InputError, TestbedError
 from testbed.basics.steps import dying_with_us
+from testbed.machines.shared_clock import ClockShare
 from testbed.machines.stalls import STALL_CPU_S, Watch, check_fatal
 from testbed.machines.watching import Step, Usage, failure, reported_error, write_command
 from testbed.setup import processor
@@ -70,6 +71,8 @@ class VirtualMachine:
         stall_cpu_s: how long the kernel may be busy at one moment of its clock.
         terminal: the descriptor of a terminal that the command runs on, in real time: a user could
             not follow virtual time.
+        clock: its share of a clock that it has in common with other machines, which must run at
+            the same time (`machines.together`).
     """
 
     kernel: Path
@@ -79,6 +82,13 @@ class VirtualMachine:
     start_ns: int = START_NS
     stall_cpu_s: float = STALL_CPU_S
     terminal: int | None = None
+    clock: ClockShare | None = None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Those of this process that the kernel needs."""
+        clock = None if self.clock is None else self.clock.descriptor
+        return tuple(each for each in (self.terminal, clock) if each is not None)
 
 
 def run_in_machine(
@@ -105,41 +115,69 @@ def run_in_machine(
             stood still; has the log's tail. Or there is no room for its memory.
         InputError: the path of the staging directory can't be passed to the kernel.
     """
+    start_s = time.monotonic()
+    with (
+        free_cores(1) as cores,
+        booted(machine, command, staging, environment, cores[0]) as process,
+    ):
+        watch = watching(machine, process, staging, on_step)
+        cpu_s = watch.until_end()
+    check_end(staging, process.returncode)
+    return Usage(watch.last.time_s - watch.start_s, time.monotonic() - start_s, cpu_s)
+
+
+@contextmanager
+def booted(
+    machine: VirtualMachine,
+    command: Sequence[str | Path],
+    staging: Path,
+    environment: Mapping[str, str],
+    core: int,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Boot a machine that runs a command, pinned to one core; it ends with the context.
+
+    Unpinned, a system call costs twenty times as much. For the arguments and errors see
+    `run_in_machine`.
+    """
     check_path(staging)
     processor.check_processor()
     write_command(staging, command, {**processor.VARIABLES, **environment})
     _write_first_steps(staging, machine.mounts)
-    console = staging / "logs" / "kernel.log"
-    console.parent.mkdir(exist_ok=True)
-    start_s = time.monotonic()
-    with _booted(machine, staging, console) as process:
-        start = Step(machine.start_ns / 1e9, "booting", 0.0, 0.0)
-        by_hand = machine.terminal is not None
-        watch = Watch(
-            process, start, staging, console, on_step, machine.stall_cpu_s, by_hand=by_hand
-        )
-        cpu_s = watch.until_end()
-    wall_s = time.monotonic() - start_s
-    _check_end(staging, console, process.returncode)
-    return Usage(watch.last.time_s - watch.start_s, wall_s, cpu_s)
-
-
-@contextmanager
-def _booted(
-    machine: VirtualMachine, staging: Path, console: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Boot the kernel, pinned to one core; it ends with the context.
-
-    Unpinned, a system call costs twenty times as much.
-    """
     memory_folder = _memory_folder(machine.memory_mb)
-    with _free_core() as core, console.open("wb") as output:
+    console = console_of(staging)
+    console.parent.mkdir(exist_ok=True)
+    with console.open("wb") as output:
         process = _started(machine, staging, memory_folder, core, output)
         try:
             yield process
         finally:
             _end(process)
             shutil.rmtree(staging / ".uml", ignore_errors=True)
+
+
+def watching(
+    machine: VirtualMachine,
+    process: subprocess.Popen[bytes],
+    staging: Path,
+    on_step: Callable[[Step], None],
+) -> Watch:
+    """Begin to watch a machine that `booted` has started."""
+    start = Step(machine.start_ns / 1e9, "booting", 0.0, 0.0)
+    by_hand = machine.terminal is not None
+    return Watch(
+        process,
+        start,
+        staging,
+        console_of(staging),
+        on_step,
+        machine.stall_cpu_s,
+        by_hand=by_hand,
+    )
+
+
+def console_of(staging: Path) -> Path:
+    """The log of a machine's kernel."""
+    return staging / "logs" / "kernel.log"
 
 
 def _started(
@@ -156,7 +194,7 @@ def _started(
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        pass_fds=() if machine.terminal is None else (machine.terminal,),
+        pass_fds=machine.descriptors,
         env={
             "HOME": str(staging.resolve()),
             "PATH": os.environ.get("PATH", os.defpath),
@@ -200,6 +238,7 @@ def _mode(machine: VirtualMachine) -> list[str]:
         "time-travel=inf-cpu",
         f"time-travel-start={machine.start_ns}",
         f"entropy={machine.entropy_seed:x}",
+        *([machine.clock.option] if machine.clock else []),
     ]
 
 
@@ -244,8 +283,16 @@ def _memory_folder(memory_mb: int) -> str:
     )
 
 
-def _check_end(staging: Path, console: Path, exit_code: int) -> None:
-    """Raise unless the command succeeded; the exit code is the kernel's, as Popen gives it."""
+def check_end(staging: Path, exit_code: int) -> None:
+    """Check that a machine's command has succeeded.
+
+    Args:
+        exit_code: the kernel's, as Popen gives it.
+
+    Raises:
+        TestbedError: it hasn't; see `run_in_machine`.
+    """
+    console = console_of(staging)
     check_fatal(console)
     status = staging / "status"
     if not status.exists():
@@ -271,19 +318,24 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _free_core() -> Iterator[int]:
-    """A core to which no other machine of this user's is pinned; any core if all are taken.
+def free_cores(most: int) -> Iterator[Sequence[int]]:
+    """Cores to which no other machine of this user's is pinned; any one core if all are taken.
 
     Only cores that this process may use: on a cluster's node they are those that Slurm gave the
     job. Nodes may share the cache, so the name of a core's lock has its host in it.
+
+    Args:
+        most: how many are wanted; there may be fewer, but at least one.
     """
     cores = sorted(os.sched_getaffinity(0))
-    for core in cores:
-        with (cache.subfolder("cores") / f"{socket.gethostname()}-{core}").open("w") as lock:
-            try:
+    free: list[int] = []
+    with ExitStack() as locks:
+        for core in cores:
+            if len(free) == most:
+                break
+            file = cache.subfolder("cores") / f"{socket.gethostname()}-{core}"
+            lock = locks.enter_context(file.open("w"))
+            with suppress(OSError):  # another has it, or this file system has no locks
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:  # another has it, or this file system has no locks
-                continue
-            yield core
-            return
-    yield cores[os.getpid() % len(cores)]
+                free.append(core)
+        yield free or [cores[os.getpid() % len(cores)]]

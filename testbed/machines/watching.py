@@ -76,7 +76,9 @@ def reported_error(staging: Path) -> TestbedError | None:
     return TestbedError(error.read_text().strip()) if error.exists() else None
 
 
-def failure(meaning: str, log: Path) -> TestbedError:
-    """An error with the log's tail below it."""
+def failure(meaning: str, log: Path, said: str | None = None) -> TestbedError:
+    """An error with the log's tail below it, behind the line that says why if that isn't in it."""
     lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    if said is not None and said not in lines:
+        lines.insert(0, said)
     return TestbedError("\n  ".join([meaning, *(lines or [f"({log.name} stayed empty)"])]))

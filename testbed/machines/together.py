@@ -1,0 +1,112 @@
+"""Several virtual machines under one clock, started and ended together.
+
+How one machine is booted is `machines.virtual`'s, and what they share is `machines.shared_clock`'s.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from testbed.basics.errors import TestbedError
+from testbed.machines.stalls import Watch
+from testbed.machines.virtual import VirtualMachine, booted, check_end, free_cores, watching
+from testbed.machines.watching import POLL_INTERVAL_S, Step, Usage
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A machine with what it runs; see `machines.virtual.run_in_machine`."""
+
+    machine: VirtualMachine
+    command: Sequence[str | Path]
+    staging: Path
+    environment: Mapping[str, str]
+
+
+def run_together(
+    guests: Sequence[Guest],
+    *,
+    on_step: Callable[[int, Step], None],
+    loads: Sequence[float] | None = None,
+    most_cores: int | None = None,
+) -> list[Usage]:
+    """Boot machines that share a clock, and wait until each has switched itself off.
+
+    The first that fails ends all: the others would wait for it for ever. What a machine does is
+    the same on any number of cores.
+
+    Args:
+        guests: the machines, each with a share of one clock.
+        on_step: called with a machine's number and its new step.
+        loads: the work that each machine is expected to have, in any unit; all alike by default.
+        most_cores: on how many cores they may run; by default one for each.
+
+    Returns:
+        What each machine took.
+
+    Raises:
+        TestbedError: one failed, as in `run_in_machine`; says which.
+        InputError: a staging directory's path can't be passed to its kernel.
+    """
+    start_s = time.monotonic()
+    with free_cores(min(len(guests), most_cores or len(guests))) as cores, ExitStack() as running:
+        places = shared_out(loads or [1.0] * len(guests), len(cores))
+        machines = [
+            running.enter_context(_watched(guests, number, cores[places[number]], on_step))
+            for number in range(len(guests))
+        ]
+        usages: dict[int, Usage] = {}
+        while len(usages) < len(guests):
+            for number, (watch, process) in enumerate(machines):
+                if number in usages:
+                    continue
+                with _named(number, len(guests)):
+                    if (cpu_s := watch.poll()) is None:
+                        continue
+                    check_end(guests[number].staging, process.returncode)
+                virtual_s = watch.last.time_s - watch.start_s
+                usages[number] = Usage(virtual_s, time.monotonic() - start_s, cpu_s)
+            time.sleep(POLL_INTERVAL_S)
+    return [usages[number] for number in range(len(guests))]
+
+
+def shared_out(loads: Sequence[float], cores: int) -> list[int]:
+    """Choose a core for each load: the greatest first, each where there is least until then.
+
+    Returns:
+        Each load's core, from 0.
+    """
+    places, sums = [0] * len(loads), [0.0] * cores
+    for number in sorted(range(len(loads)), key=lambda one: -loads[one]):
+        places[number] = sums.index(min(sums))
+        sums[places[number]] += loads[number]
+    return places
+
+
+@contextmanager
+def _watched(
+    guests: Sequence[Guest], number: int, core: int, on_step: Callable[[int, Step], None]
+) -> Iterator[tuple[Watch, subprocess.Popen[bytes]]]:
+    """Boot a machine and watch it; it ends with the context."""
+    one = guests[number]
+    with ExitStack() as running:
+        with _named(number, len(guests)):
+            process = running.enter_context(
+                booted(one.machine, one.command, one.staging, one.environment, core)
+            )
+        yield watching(one.machine, process, one.staging, partial(on_step, number)), process
+
+
+@contextmanager
+def _named(number: int, of: int) -> Iterator[None]:
+    """Say in an error which machine failed, if there are several."""
+    try:
+        yield
+    except TestbedError as error:
+        if of > 1:
+            error.args = (f"kernel {number + 1} of {of}: {error}",)
+        raise
