@@ -36,7 +36,7 @@ LEFT_OUT = (
     *(f"linux-*.{suffix}" for suffix in ("dts", "dtsi", "json", "rst", "yaml")),
 )
 # With these, one recipe gives one binary, without any name of this machine in it. The version is
-# the number of the build in its tree, which is part of the guest's entropy (docs/determinism.md).
+# otherwise the number of the build in its tree.
 STEADY = {
     "ARCH": "um",
     "KBUILD_BUILD_TIMESTAMP": "@0",
