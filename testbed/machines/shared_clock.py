@@ -10,9 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 MOST_KERNELS = 64
 MOST_LINKS = 4096
 NEVER_NS = 2**63 - 1
@@ -22,8 +19,8 @@ _LAYOUT = 0x77740001
 _PAGE = 4096
 _ALIGNED = 128
 _REMAINING_AT = _ALIGNED
-_DISTANCES_AT = 2 * _ALIGNED
-_LINKS_AT = _DISTANCES_AT + 8 * MOST_KERNELS**2
+_LOOKAHEADS_AT = 2 * _ALIGNED
+_LINKS_AT = _LOOKAHEADS_AT + 8 * MOST_KERNELS
 _LINK = struct.Struct("=IIQQ")
 _KERNELS_AT = _LINKS_AT + _LINK.size * MOST_LINKS
 _END = _KERNELS_AT + _ALIGNED * (MOST_KERNELS + MOST_KERNELS**2)
@@ -85,29 +82,17 @@ class Meetings:
     slept: tuple[int, ...]
 
 
-def least_distances_ns(kernels: int, links: Sequence[CrossLink]) -> NDArray[np.int64]:
-    """Compute how long it takes at least until one kernel can hear of another.
-
-    By Floyd and Warshall's algorithm over the links' delays (Floyd, Algorithm 97, 1962).
+def lookaheads_ns(kernels: int, links: Sequence[CrossLink]) -> list[int]:
+    """How long it takes at least until each kernel can hear of another one.
 
     Returns:
-        A square matrix: from a row's kernel to a column's, over any number of links; on the
-        diagonal the shortest way back to the same kernel. `NEVER_NS` where there is no way.
+        For each kernel the least delay of all links to it; `NEVER_NS` where there is none.
     """
-    from scipy.sparse.csgraph import floyd_warshall  # takes a tenth of a second to import
-
-    direct = np.full((kernels, kernels), np.inf)
+    least = [NEVER_NS] * kernels
     for link in links:
-        for (one, other), delay_ns in zip(
-            (link.ends, link.ends[::-1]), link.delays_ns, strict=True
-        ):
-            direct[one, other] = min(direct[one, other], delay_ns)
-    shortest = floyd_warshall(direct)
-    away = shortest + np.diag(np.full(kernels, np.inf))
-    np.fill_diagonal(shortest, (away + away.T).min(axis=1))
-    found = np.full((kernels, kernels), NEVER_NS, dtype=np.int64)
-    np.copyto(found, shortest, where=np.isfinite(shortest), casting="unsafe")
-    return found
+        for receiver, delay_ns in zip(link.ends[::-1], link.delays_ns, strict=True):
+            least[receiver] = min(least[receiver], delay_ns)
+    return least
 
 
 def ring_bytes(kernels: int) -> int:
@@ -129,12 +114,10 @@ def header(kernels: int, links: Sequence[CrossLink], bytes_each: int) -> bytes:
         ValueError: there are too many kernels or links, or a link that can't be.
     """
     _check(kernels, links)
-    distances = np.full((MOST_KERNELS, MOST_KERNELS), NEVER_NS, dtype="=i8")
-    distances[:kernels, :kernels] = least_distances_ns(kernels, links)
     said = bytearray(_KERNELS_AT)
     struct.pack_into("=IIIxxxxQ", said, 0, _LAYOUT, kernels, len(links), bytes_each)
     struct.pack_into("=IxxxxQ", said, _REMAINING_AT, kernels, (1 << kernels) - 1)
-    said[_DISTANCES_AT:_LINKS_AT] = distances.tobytes()
+    struct.pack_into(f"={kernels}Q", said, _LOOKAHEADS_AT, *lookaheads_ns(kernels, links))
     for number, link in enumerate(links):
         _LINK.pack_into(said, _LINKS_AT + _LINK.size * number, *link.ends, *link.delays_ns)
     return bytes(said)
