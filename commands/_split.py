@@ -1,4 +1,4 @@
-"""Prints how a network could be divided among several kernels, and what that would give."""
+"""Prints how a network is divided among several kernels, and what that gives at most."""
 
 from collections import Counter
 from collections.abc import Sequence

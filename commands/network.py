@@ -13,7 +13,8 @@ It shows the relays of a consensus by class and weight, clients and servers in t
 Tor's users, and the round trips between them ([drawn networks](networks.md)). `--v3bw` writes the
 relays' weights as a [bandwidth file](networks.md#weights-that-were-measured). The last part is how
 the network could be divided among kernels on several cores, and how much faster that could be
-([computed](performance.md#on-several-cores): a run has one kernel).
+([computed](performance.md#on-several-cores)). A run has one kernel unless its scenario has
+`kernels`.
 """
 
 import argparse

@@ -61,19 +61,15 @@ def sites(access_ms: dict[str, tuple[str, float]], ways_ms: dict[tuple[str, str]
 
 
 def windows_apart(plan: Plan, of: Split) -> list[float]:
-    """Each delay between two hosts of a network with sites that are in different parts, in ms.
-
-    A packet is under way on the way between their sites and on one access link.
-    """
-    access_ms = {link.ends[0]: link.there.delay_ms for link in plan.links if not link.is_way}
+    """The delay of the way between each two hosts in different parts, in ms; 0 within a site."""
     router = {link.ends[0]: link.ends[1] for link in plan.links if not link.is_way}
     way_ms = {frozenset(link.ends): link.there.delay_ms for link in plan.links if link.is_way}
     part_of = {host: number for number, part in enumerate(of.parts) for host in part.nodes}
     found = []
-    for one, other in combinations(access_ms, 2):
+    for one, other in combinations(router, 2):
         between = frozenset((router[one], router[other]))
         if part_of[one] != part_of[other] and (len(between) == 1 or between in way_ms):
-            found.append(way_ms.get(between, 0.0) + min(access_ms[one], access_ms[other]))
+            found.append(way_ms.get(between, 0.0))
     return found
 
 
@@ -125,18 +121,19 @@ def test_the_longer_window_is_taken_if_it_costs_little() -> None:
         {("a", "b"): 3.0, ("b", "c"): 9.5, ("c", "d"): 3.0},
     )
     of = split(plan, dict.fromkeys(["relay1", "relay2", "relay3", "relay4"], 1.0), 2)
-    assert (of.window_ms, [len(part.nodes) for part in of.parts]) == (10.0, [2, 2])
+    assert (of.window_ms, [len(part.nodes) for part in of.parts]) == (9.5, [2, 2])
     of = split(plan, {"relay1": 1.0, "relay2": 5.0, "relay3": 1.0, "relay4": 3.0}, 2)
-    assert (of.window_ms, of.parts[0].nodes) == (3.5, ("relay2",))
+    assert (of.window_ms, of.parts[0].nodes) == (3.0, ("relay2",))
 
 
-def test_a_site_is_divided_if_its_hosts_are_far_from_it() -> None:
-    """Over the router, a packet to a host of the same site waits for one access link."""
-    load_s = {"relay1": 1.0, "relay2": 1.0}
-    far = sites({"relay1": ("a", 5.0), "relay2": ("a", 6.0)}, {})
-    assert split(far, load_s, 2).window_ms == 5.0
-    near = sites({"relay1": ("a", 1.0), "relay2": ("a", 6.0)}, {})
-    assert split(near, load_s, 2).window_ms is None
+def test_the_hosts_of_a_site_stay_together() -> None:
+    """However far they are from it: its router is in one part."""
+    plan = sites(
+        {"relay1": ("a", 5.0), "relay2": ("a", 6.0), "relay3": ("b", 1.0)}, {("a", "b"): 2.0}
+    )
+    of = split(plan, dict.fromkeys(["relay1", "relay2", "relay3"], 1.0), 3)
+    assert [part.nodes for part in of.parts] == [("relay1", "relay2"), ("relay3",)]
+    assert of.window_ms == 2.0
 
 
 @pytest.mark.parametrize("parts", [2, 3, 8])
@@ -150,10 +147,9 @@ def test_no_two_hosts_of_different_parts_are_nearer_than_the_window(seed: int, p
     assert 1 / len(of.parts) <= of.fullest < 1
 
 
-def test_sites_of_different_delays() -> None:
-    """Between relay2, whose link is long, and relay3 there is 1 ms, so all are near."""
+def test_only_the_way_keeps_two_sites_apart() -> None:
     plan = sites(
-        {"relay1": ("a", 5.0), "relay2": ("a", 5.0), "relay3": ("b", 1.0)}, {("a", "b"): 0.0}
+        {"relay1": ("a", 5.0), "relay2": ("a", 5.0), "relay3": ("b", 1.0)}, {("a", "b"): 1.9}
     )
     of = split(plan, dict.fromkeys(["relay1", "relay2", "relay3"], 1.0), 2)
     assert of.window_ms is None

@@ -88,7 +88,7 @@ def make_plan(
     )
     subject = f"{label(file)}: duration" if duration is None else "--duration"
     check_duration(plan, subject)
-    return plan
+    return plan if content.kernels == 1 else _in_parts(plan, content.kernels, file)
 
 
 Parts = Mapping[str, Any]
@@ -99,6 +99,13 @@ def check_seed(seed: object) -> None:
     """Raise InputError if it can't be a run's seed."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= LARGEST_SEED:
         raise InputError(f"--seed {shown(seed)} is not a whole number from 0 to {LARGEST_SEED}")
+
+
+def _in_parts(plan: Plan, kernels: int, file: Path) -> Plan:
+    # Dividing a network takes longer to import than most plans to make.
+    from testbed.asked.kernels import in_parts
+
+    return in_parts(plan, kernels, file)
 
 
 def _of_topology(

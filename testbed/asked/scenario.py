@@ -48,6 +48,7 @@ from testbed.basics.units import Duration, Loss, Queue, Rate, Share, WarmUp
 from testbed.inside.traffic.models import MODELS
 from testbed.plan.addresses import MOST_HOSTS
 from testbed.plan.choices import MOST_SIDE_BY_SIDE
+from testbed.plan.parts import MOST_KERNELS
 from testbed.plan.queue_disciplines import DISCIPLINES, FIFO
 
 SCENARIOS = PROJECT / "scenarios"
@@ -145,7 +146,7 @@ class AnyScenario(ScenarioPart):
 
     `watch` is pairs of relays such as "guard1-middle1", `ALL_RELAY_PAIRS`, or the number of busiest
     pairs; None if the file has none. `warm_up_s` is how long the traffic goes on before measuring
-    begins.
+    begins. `kernels` is how many kernels carry a run out under one clock.
     """
 
     title: Text
@@ -167,6 +168,9 @@ class AnyScenario(ScenarioPart):
     """[Pairs of relays](scenarios.md#what-is-watched) to watch more closely."""
     nodes: dict[str, NodeKeys] = Field(default={})
     """[How fast processors are](#nodes), by node, role, class or `default`."""
+    kernels: int = Field(default=1, ge=1, le=MOST_KERNELS, strict=True)
+    """How many kernels share the run, [each on a core](performance.md#on-several-cores) if there
+    are as many."""
 
 
 class Scenario(AnyScenario):

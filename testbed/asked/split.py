@@ -1,14 +1,15 @@
-"""How a plan's network could be divided among several kernels, and how much faster that would be.
+"""How a plan's network is divided among several kernels, and how much faster that is at most.
 
 All kernels run a window of virtual time at once and meet at its end, so a packet from one to
 another must be under way for a window at least (conservative parallel simulation). The split
-follows from the plan alone: same plan, same split, whatever machine carries it out. Runs have one
-kernel: this is what more would give, computed.
+follows from the plan alone: same plan, same split, whatever machine carries it out. How much faster
+several kernels are is computed here; runs say what they took.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import networkx
@@ -37,8 +38,7 @@ class Part:
     """What one kernel has.
 
     Attributes:
-        nodes: its hosts, in the plan's order. A site's router would be in each part with a host of
-            the site: it has delays and losses, but no queue.
+        nodes: its hosts, in the plan's order; a site's router is where its hosts are.
         load_s: their processor time for each virtual second.
     """
 
@@ -217,29 +217,22 @@ def _least_ties(plan: Plan) -> list[Tie]:
 def _ties(plan: Plan) -> Iterator[Tie]:
     """Pairs of hosts with the delay between them, enough of them to find the least of any parts.
 
-    Between two sites it is that of the way and of one access link: a packet waits after the
-    sender's delay for the sender's rate, and before the receiver's delay for nothing. By each
-    site's nearest host: no other pair's delay is less than those of the ties that join the pair.
+    The hosts of a site stay together, as each router is in one part. Between two sites it is the
+    way's: a packet spends it after its sender's link, which may have a queue, and before that of
+    its receiver.
     """
-    access_ms: dict[str, dict[str, float]] = defaultdict(dict)
+    hosts: dict[str, list[str]] = defaultdict(list)
     for link in plan.links:
-        if link.is_way:
-            continue
-        if link.roles[1] == "router":
-            access_ms[link.ends[1]][link.ends[0]] = _least_ms(link)
-        else:
+        if link.roles[1] == "router" and not link.is_way:
+            hosts[link.ends[1]].append(link.ends[0])
+        elif not link.is_way:
             yield *link.ends, _least_ms(link)
-    nearest = {router: min(hosts, key=hosts.__getitem__) for router, hosts in access_ms.items()}
-    for router, hosts in access_ms.items():
-        for host, host_ms in hosts.items():
-            if host != nearest[router]:
-                yield nearest[router], host, min(host_ms, hosts[nearest[router]])
+    for own in hosts.values():
+        yield from ((one, other, 0.0) for one, other in pairwise(own))
     for link in plan.links:
-        if link.is_way and set(link.ends) <= set(nearest):
-            for router, other in (link.ends, link.ends[::-1]):
-                far = nearest[other]
-                for host, host_ms in access_ms[router].items():
-                    yield host, far, _least_ms(link) + min(host_ms, access_ms[other][far])
+        if link.is_way and set(link.ends) <= set(hosts):
+            first, second = (hosts[router][0] for router in link.ends)
+            yield first, second, _least_ms(link)
 
 
 def _least_ms(link: PlannedLink) -> float:

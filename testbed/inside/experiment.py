@@ -75,7 +75,7 @@ def run_experiment(
             with playing_traffic(lab, tgen, state, logs, record) as generators:
                 counted = _programs(network, generators) if counting else {}
                 end_s = _measure(Measuring(running, record, clock, logs, counted))
-                checks.append(_let_transfers_end(plan, logs, end_s, record, clock))
+                checks.append(_let_transfers_end(lab, logs, end_s, record, clock))
                 checks.append(_check_alive(generators))
             record_links(lab, "after", record)
         record.step("checking the premise")
@@ -97,6 +97,7 @@ def ready_network(
     """
     with running_lab(plan) as lab, running_tors(lab, tor, state, logs, kept, record) as network:
         circuits = Circuits(network, plan, record)
+        together = lab.meeting.exchange
         record.step("building circuits")
         rule, crossed = plan.tor.connection_rule, plan.crossed_pairs
         across = {pair: plan.circuits_across(pair) for pair in crossed}
@@ -104,19 +105,29 @@ def ready_network(
             # Circuits without traffic come first, so the measured ones find the relays' connections
             # as the variant keeps them in a network that is in use.
             circuits.build("first")
+            together()
             circuits.close()
+            together()
             _wait_for_connections(lab, {pair: rule.kept(across[pair]) for pair in crossed})
+        together()
         with circuits.ticking():
             circuits.build("measured")
+            together()
             # Tor may have built more circuits, whose connections end a moment later.
             with suppress(TestbedError):  # a check will report the connections that stay
                 expected = {pair: rule.between(across[pair]).connections for pair in crossed}
                 _wait_for_connections(lab, expected)
+            together()
             yield lab, network, circuits
+            together()  # other parts' circuits end with the Tors here
 
 
 def _wait_for_connections(lab: Lab, expected: Mapping[Pair, int]) -> None:
-    """Wait until pairs of relays have these numbers of connections; TestbedError after a minute."""
+    """Wait until pairs of relays have these numbers of connections; TestbedError after a minute.
+
+    Each pair is seen at its first relay, if that is here.
+    """
+    expected = {pair: wanted for pair, wanted in expected.items() if lab.plan.is_here(pair[0])}
 
     def missing() -> list[str]:
         samples = [sample for table in pair_tables(lab, expected) for sample in table.samples()]
@@ -139,9 +150,10 @@ def _measure(measuring: Measuring) -> float:
         When measuring ended, as Unix time.
     """
     running = measuring.running
-    relays = [running.network[relay] for relay in running.plan.recorded_relays]
+    plan = running.plan
+    relays = [running.network[one] for one in plan.recorded_relays if plan.is_here(one)]
     with queues_recorded(relays, measuring.record):
-        if running.plan.warm_up_s:
+        if plan.warm_up_s:
             asyncio.run(measuring.warm_up())
             record_links(running.lab, "measuring", measuring.record)
         return asyncio.run(measuring.measure())
@@ -161,13 +173,14 @@ def _programs(
     return tors | {name: process.pid for name, process in generators.items()}
 
 
-def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record, clock: Clock) -> Check:
-    """Let the traffic run on until every transfer that began before `end_s` has ended.
+def _let_transfers_end(lab: Lab, logs: Path, end_s: float, record: Record, clock: Clock) -> Check:
+    """Let the traffic run on until every transfer that began before `end_s` has ended, everywhere.
 
     Without them, transfers would seem shorter than they are, as long ones are more likely to be
     under way at any moment. This takes at most as long again as measuring.
     """
-    left = list(plan.traffic_by_client)
+    plan = lab.plan
+    left = [client for client in plan.traffic_by_client if plan.is_here(client)]
 
     def has_ended(client: str) -> bool:
         at_once = MODELS[plan.traffic_by_client[client]].at_once
@@ -181,6 +194,7 @@ def _let_transfers_end(plan: Plan, logs: Path, end_s: float, record: Record, clo
         record.step("letting transfers end", over_s)
         time.sleep(STEP_INTERVAL_S)
         clock.check()
+    lab.meeting.exchange()  # other parts' transfers may still be under way
     name = f"transfers that had not ended {plan.duration_s:g} s after measuring"
     return none_of(name, [f"{client}'s transfer" for client in left])
 

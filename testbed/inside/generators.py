@@ -26,6 +26,8 @@ def playing_traffic(
 ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Run every server's and client's generator and the competing streams; end them in reverse.
 
+    Those of this part of the plan; no client begins before the servers of all parts.
+
     Yields:
         The programs by the names of their logs: one for each node, such as "tgen-client1", or one
         for all servers and one for all clients, such as "tgen-clients".
@@ -40,11 +42,12 @@ def playing_traffic(
                 stack.callback(_stop, process, name, record)
             return programs
 
-        servers = [server.name for server in plan.of_kind("server")]
+        servers = [server.name for server in plan.here("server")]
         programs = play("servers", {one: write_server(state, one, TGEN_PORT) for one in servers})
         for server in servers:
             lab.wait_for_server(server, TGEN_PORT)
         stack.enter_context(competing_servers(lab, logs))
+        lab.meeting.exchange()
         programs |= play(
             "clients",
             {
@@ -57,6 +60,7 @@ def playing_traffic(
                     seed=generator_seed(plan.seed, client),
                 )
                 for client, model in plan.traffic_by_client.items()
+                if plan.is_here(client)
             },
         )
         yield programs | stack.enter_context(competing_streams(lab, logs))
@@ -93,6 +97,8 @@ class _Together(_OneEach):
 
     def play(self, group: str, configurations: Mapping[str, Path]) -> dict[str, Program]:
         """Start the generators of a group; each node's log exists before its generator opens it."""
+        if not configurations:
+            return {}
         for node in configurations:
             generator_log(self.logs, node).touch()
         nodes = [

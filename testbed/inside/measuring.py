@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,11 @@ class Measuring:
             When measuring ended, as Unix time.
         """
         lab, plan, record = self.running.lab, self.running.plan, self.record
-        start_s = time.time()
+        start_s = await lab.meeting.meet_meanwhile() or time.time()
         end_s = start_s + plan.duration_s
-        record.note(f"measuring began at {start_s:.6f}")
-        async with probe_target(lab), asyncio.TaskGroup() as tasks:
+        if plan.part == 0:
+            record.note(f"measuring began at {start_s:.6f}")
+        async with probe_target(lab), self._until_all_end(), asyncio.TaskGroup() as tasks:
             for probe in self._probes(start_s, end_s):
                 tasks.create_task(probe)
             for tables, every_s in (
@@ -68,12 +70,20 @@ class Measuring:
                 tasks.create_task(count_system_calls(lab, self.counted, self.logs))
         return end_s
 
+    @asynccontextmanager
+    async def _until_all_end(self) -> AsyncIterator[None]:
+        """Let the context last until it ends in all parts of the plan."""
+        yield
+        await self.running.lab.meeting.meet_meanwhile()
+
     def _probes(self, start_s: float, end_s: float) -> Iterator[Coroutine[Any, Any, None]]:
         """Each client's probes, spread over the interval so that no two clients probe at once."""
         if not self.running.circuits.probed:
             return
         plan = self.running.plan
         for number, client in enumerate(plan.clients):
+            if not plan.is_here(client):
+                continue
             yield probe_steadily(
                 client,
                 self.running.network[client].files.probe_socket,

@@ -43,6 +43,16 @@ def router_address(block: int) -> str:
     return str(_ALL + block * _BLOCK + 1)
 
 
+def exchange_address(part: int) -> str:
+    """The address at which a part of a plan joins its sites' routers."""
+    return str(_ALL + 1 + part)
+
+
+def meeting_address(part: int) -> str:
+    """The address, on the management network, at which a part of a plan meets the others."""
+    return str(_ALL + MANAGEMENT_BLOCK * _BLOCK + 1 + part)
+
+
 def block_of(address: str) -> int:
     """The block of an address: its second byte."""
     return (int(ipaddress.IPv4Address(address)) - int(_ALL)) // _BLOCK

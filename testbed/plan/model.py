@@ -7,10 +7,11 @@ import hashlib
 import json
 from functools import cached_property
 from itertools import pairwise
+from operator import not_
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.basics.toml_file import PROJECT, Value
 from testbed.plan.choices import (
@@ -233,6 +234,8 @@ class Plan(PlanPart):
         server_by_client: each client's server; clients that aren't listed have the first one.
         traffic_by_client, congestion_control: by the node's name.
         tgen: None for the bundled generator.
+        parts: the names of each kernel's nodes, if several kernels carry it out (`plan.parts`).
+        part: which of them carries out this copy of the plan.
     """
 
     scenario: str
@@ -262,6 +265,8 @@ class Plan(PlanPart):
     tor: Tor
     tgen: TgenProgram | None = None
     changes: dict[str, Value] = {}
+    parts: tuple[tuple[str, ...], ...] = Field(default=(), exclude_if=not_)
+    part: int = Field(default=0, exclude_if=not_)
 
     @model_validator(mode="before")
     @classmethod
@@ -307,6 +312,23 @@ class Plan(PlanPart):
     def of_kind(self, *kinds: Kind) -> list[PlannedNode]:
         """The nodes of these kinds, in the plan's order."""
         return [node for node in self.nodes if node.kind in kinds]
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels carry it out."""
+        return max(1, len(self.parts))
+
+    def is_here(self, name: str) -> bool:
+        """Whether this part of the plan has a node."""
+        return not self.parts or name in self.parts[self.part]
+
+    def here(self, *kinds: Kind) -> list[PlannedNode]:
+        """The nodes of this part, of some kinds or of all, in the plan's order."""
+        return [
+            node
+            for node in self.nodes
+            if self.is_here(node.name) and (not kinds or node.kind in kinds)
+        ]
 
     def circuits_across(self, pair: Pair) -> int:
         """How many of the clients' circuits go from one relay to the other by the plan's paths.

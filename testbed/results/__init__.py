@@ -15,6 +15,7 @@ from testbed.results.directory import (
     write_results,
 )
 from testbed.results.manifest import MachineFacts
+from testbed.results.parts import merge_parts
 from testbed.results.run import Run, read_run
 from testbed.results.summary import Summary
 
@@ -27,6 +28,7 @@ __all__ = [
     "keep_failed",
     "keep_patches",
     "kept_patch",
+    "merge_parts",
     "publish",
     "read_run",
     "remove_left_overs",

@@ -125,6 +125,8 @@ def bare_plan(plan: Plan) -> Plan:
             "coordinates": {},
             "watched": (),
             "only_watched": False,
+            # One kernel bootstraps it: a Tor's state doesn't depend on how many there are.
+            "parts": (),
             "changes": {},
             "paths": plan.paths if plan.tor.conflux else {},
             "competing": (),

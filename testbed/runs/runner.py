@@ -31,7 +31,7 @@ from testbed.basics.errors import InputError, TestbedError, reason_of
 from testbed.inside.probes.captures import capture_pairs
 from testbed.inside.shell import AT_PROMPT, ENDING
 from testbed.machines.folders import Folders
-from testbed.machines.guest import memory_mb, run_in_guest
+from testbed.machines.guest import memory_mb, refuse_parts, run_in_guest, run_in_guests
 from testbed.machines.host import check_host, run_on_host
 from testbed.machines.terminal import user_terminal
 from testbed.machines.virtual import START_NS
@@ -112,7 +112,8 @@ def _virtual_machine(
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
         started = datetime.now(UTC)
-        cost = run_in_guest(
+        run_in = run_in_guests if plan.kernels > 1 else run_in_guest
+        cost = run_in(
             plan,
             guest_folders(plan, staging, builds, on_step),
             builds.kernel.product("linux"),
@@ -120,6 +121,8 @@ def _virtual_machine(
             *_options(captures),
             captures=captures,
         )
+        if plan.kernels > 1:
+            results.merge_parts(staging, plan)
         return results.MachineFacts(
             machine="virtual",
             cost=cost,
@@ -156,6 +159,10 @@ def _folders(plan: Plan, directory: Path, tor: Build) -> Folders:
 
 def _host_machine(plan: Plan, destination: Path, captures: Collection[str]) -> MachineForPlan:
     """Prepare this host as the machine for a plan."""
+    if plan.kernels > 1:
+        raise InputError(
+            f"--machine host: kernels = {plan.kernels}, but the host has one: leave one out"
+        )
     if plan.processors:
         raise InputError(
             f"--machine host: {', '.join(plan.processors)} have a processor in [nodes], but only"
@@ -215,6 +222,7 @@ def open_shell(plan: Plan, messages: Console, progress: "ProgressBar") -> None:
     Raises:
         TestbedError: the lab failed before its prompt.
     """
+    refuse_parts(plan)
     ready = ensure_ready(messages, [plan_need(plan)])
     # A directory like a run's: the next call removes what a kill -9 leaves.
     with (
@@ -250,6 +258,7 @@ def calibrate(plan: Plan, messages: Console, on_step: Callable[[Step], None]) ->
     Raises:
         TestbedError: a link could not be measured.
     """
+    refuse_parts(plan)
     ready = ensure_ready(messages, [])
     # A directory like a run's: the next call removes what a kill -9 leaves.
     with results.staging(cache.subfolder("runs") / "calibration") as directory:

@@ -36,13 +36,17 @@ async def after(running: Running) -> list[Check]:
     if not running.plan.policy.learn_timeouts:
         return []
     told = [one for one, _ in _learning(running) if one.timeouts]
-    anew = [
+    anew_here = [
         one.client
         for one in told
         if any(event.set_type != TimeoutSetType.COMPUTED for event in one.timeouts)
     ]
+    late_here = [one.timeouts[-1].timeout_rate for one in told]
+    of_all = await running.lab.meeting.exchange_meanwhile([anew_here, late_here])
+    anew = [client for clients, _ in of_all for client in clients]
+    rates = [rate for _, each in of_all for rate in each]
     check = none_of("clients that learn build times anew", anew)
-    late = fmean(one.timeouts[-1].timeout_rate for one in told) if told else 0.0
+    late = fmean(rates) if rates else 0.0
     value = {**(check.value or {}), "given_up": late}
     observed = f"{check.observed}; a client gave up {late:.1%} of its circuits on average"
     ok = None if anew else True

@@ -29,7 +29,8 @@ async def before(running: Running) -> list[Check]:
     plan, network = running.plan, running.network
     seen = await seen_on_circuits(running.lab, network)
     windows = {one.client for one in seen if one.has_window}
-    has_cgo = cgo_expected(plan, network)
+    told = await running.lab.meeting.exchange_meanwhile(cgo_expected(plan, network))
+    has_cgo = any(told)
     return [_congestion_control(plan, network, windows), relay_cells(plan, seen, has_cgo=has_cgo)]
 
 
@@ -96,8 +97,13 @@ def cgo_expected(plan: Plan, network: TorNetwork) -> bool:
 
 
 def _has_subprotocols(plan: Plan, network: TorNetwork) -> bool:
-    """Whether the relays say in their descriptors that they have it: all are the same Tor."""
+    """Whether the relays say in their descriptors that they have it: all are the same Tor.
+
+    The part of the plan with the authority knows; the others have no such descriptors.
+    """
     authority, relay = plan.of_kind("authority")[0], plan.of_kind("relay")[0]
+    if not plan.is_here(authority.name):
+        return False
     question = f"desc/id/{network.fingerprints[relay.name]}"
     return (
         relay_subprotocols(network[authority.name].controller.get_info(question))

@@ -16,7 +16,7 @@ NEEDED_FLAGS = ("Fast", "Stable", "V2Dir")
 async def before(running: Running) -> list[Check]:
     """Name the plan's guards that Tor would take only for other positions."""
     plan, network = running.plan, running.network
-    if not plan.policy.entry_guards:
+    if not plan.policy.entry_guards or not plan.is_here(plan.clients[0]):
         return []
     statuses = network[plan.clients[0]].controller.get_network_statuses()
     flags = {status.fingerprint: status.flags for status in statuses}

@@ -23,7 +23,8 @@ def _checks(running: Running, when: str) -> list[Check]:
     wrong = [
         f"{client}: {', '.join(map(str, legs)) or 'none'}"
         for client, path in plan.paths.items()
-        if not _is_sound_set(legs := linked_legs(network[client]), network.fingerprints[path[-1]])
+        if plan.is_here(client)
+        and not _is_sound_set(legs := linked_legs(network[client]), network.fingerprints[path[-1]])
     ]
     return [
         Check(

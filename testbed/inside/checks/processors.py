@@ -15,7 +15,7 @@ async def before(running: Running) -> list[Check]:
         return []
     others = [
         node.name
-        for node in running.plan.nodes
+        for node in running.plan.here()
         if not running.lab.inside(
             node.name, partial(has_costs, planned.get(node.name, Processor()))
         )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from stem.control import EventType
 from stem.response.events import CellStatsEvent
@@ -57,7 +57,9 @@ def check_pair(plan: Plan, pair: Pair, seen: PairUse, when: str) -> Check:
 async def _seen(running: Running) -> dict[Pair, PairUse]:
     """Count connections in the kernel, and circuits on each by Tor's own statistics or paths."""
     pairs = running.plan.crossed_pairs
-    connections = await _connections(running)
+    meeting = running.lab.meeting
+    counted = await meeting.exchange_meanwhile(await _connections(running))
+    connections = {pair: sum(part[number] for part in counted) for number, pair in enumerate(pairs)}
     if running.circuits.shown_by_probes:
         on_each = await _circuits_by_connection(running)
         return {
@@ -65,7 +67,8 @@ async def _seen(running: Running) -> dict[Pair, PairUse]:
             for pair in pairs
         }
     # Which leg is on which connection shows once both carry cells: `results.checks.connections`.
-    legs = {pair: _legs_across(running, pair) for pair in pairs}
+    told = await meeting.exchange_meanwhile([_legs_across(running, pair) for pair in pairs])
+    legs = {pair: sum(part[number] for part in told) for number, pair in enumerate(pairs)}
     return {
         pair: PairUse(
             connections[pair], legs[pair], math.ceil(legs[pair] / max(1, connections[pair]))
@@ -74,16 +77,19 @@ async def _seen(running: Running) -> dict[Pair, PairUse]:
     }
 
 
-async def _connections(running: Running) -> Counter[Pair]:
+async def _connections(running: Running) -> list[int]:
+    """The connections of each pair whose first relay is here, and none of the others."""
     tables = pair_tables(running.lab, running.plan.crossed_pairs)
     samples = [sample for table in tables for sample in await table.samples_meanwhile()]
-    return Counter((sample.node, sample.peer) for sample in samples)
+    found = Counter((sample.node, sample.peer) for sample in samples)
+    return [found[pair] for pair in running.plan.crossed_pairs]
 
 
 def _legs_across(running: Running, pair: Pair) -> int:
     """How many legs of linked sets have the pair on their paths."""
     first, second = (running.network.fingerprints[relay] for relay in pair)
-    legs = [leg for client in running.plan.clients for leg in linked_legs(running.network[client])]
+    clients = [client.name for client in running.plan.here("client")]
+    legs = [leg for client in clients for leg in linked_legs(running.network[client])]
     return sum((first, second) in pairwise(leg.hops) for leg in legs)
 
 
@@ -94,17 +100,29 @@ async def _circuits_by_connection(running: Running) -> dict[Pair, list[int]]:
     statistics of both relays. A circuit has the same number at both ends of a connection, which
     shows which of the first relay's connections lead to the second.
     """
-    relays = dict.fromkeys(relay for pair in running.plan.crossed_pairs for relay in pair)
-    with _cells_counted(running.network, relays) as (towards_client, towards_server):
+    plan = running.plan
+    relays = dict.fromkeys(relay for pair in plan.crossed_pairs for relay in pair)
+    here = list(filter(plan.is_here, relays))
+    with _cells_counted(running.network, here) as found:
         await probe_all_circuits(running.lab, running.network)
+    of_all = await running.lab.meeting.exchange_meanwhile([_as_lists(cells) for cells in found])
+    towards_client, towards_server = (
+        {relay: on_each for part in of_all for relay, on_each in part[way].items()}
+        for way in range(2)
+    )
     return {
         (first, second): [
             len(common)
-            for circuits in towards_server[first].values()
-            if (common := circuits & set().union(*towards_client[second].values()))
+            for circuits in towards_server[first]
+            if (common := set(circuits) & set(chain.from_iterable(towards_client[second])))
         ]
-        for first, second in running.plan.crossed_pairs
+        for first, second in plan.crossed_pairs
     }
+
+
+def _as_lists(cells: Cells) -> dict[str, list[list[str]]]:
+    """The circuits on each connection of each relay, as another part of the plan can hear them."""
+    return {relay: list(map(sorted, found.values())) for relay, found in cells.items()}
 
 
 @contextmanager

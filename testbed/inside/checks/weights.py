@@ -11,7 +11,7 @@ from testbed.inside.tor.configuration import has_weights
 async def before(running: Running) -> list[Check]:
     """Compare the consensus of the first client, if the plan has weights."""
     plan, network = running.plan, running.network
-    if not has_weights(plan):
+    if not has_weights(plan) or not plan.is_here(plan.clients[0]):
         return []
     relays = plan.of_kind("relay")
     controller = network[plan.clients[0]].controller

@@ -40,11 +40,10 @@ from testbed.inside.lab.requests import (
     set_link,
 )
 from testbed.inside.lab.wiring import EXCHANGE, TRUNK, Direction, Wiring
-from testbed.plan.addresses import prefix
+from testbed.plan.addresses import exchange_address, meeting_address, prefix
 
 MANAGEMENT_PREFIX_LENGTH = 16
 BRIDGE = "bridge"
-EXCHANGE_ADDRESS = "10.0.0.1"
 ALL_SITES = "10.0.0.0/8"
 
 ARRIVAL_HOLD_NS = 200_000
@@ -80,12 +79,15 @@ class Builder:
         plan = self._plan
         raise_kernel_limits()
         self._nodes.join(self._wiring.pairs)
-        for node in plan.nodes:
+        if self._wiring.devices:
+            self._nodes.take(self._wiring.devices)
+        for node in plan.here():
             self._set_up_node(node.name)
         for switch in self._wiring.switches:
             self._set_up_bridge(switch)
         for direction in self._wiring.directions:
-            self._set_up_direction(direction)
+            if plan.is_here(direction.sender):
+                self._set_up_direction(direction)
         if self._wiring.ways:
             self._set_up_exchange()
         for entry in plan.competing:
@@ -93,11 +95,11 @@ class Builder:
             self._add_routes_along(entry.route[::-1])
         forwarding = {node for entry in plan.competing for node in entry.route[1:-1]}
         forwarding |= {router.name for router in plan.of_kind("router")}
-        for name in sorted(forwarding):
+        for name in filter(plan.is_here, sorted(forwarding)):
             self._nodes.inside(name, partial(write_settings, FORWARDING))
         # A forwarding node must not join segments: they would cross its next link as one.
         self._batch_arrivals({node.name for node in plan.nodes} - forwarding)
-        for authority in plan.of_kind("authority"):
+        for authority in plan.here("authority"):
             self._add_management_routes_to_relays(authority.name)
         if plan.tor.ipsec:
             self._protect_relays()
@@ -133,6 +135,9 @@ class Builder:
         bridge = 1 + max((port.index for port in ports), default=LOOPBACK)
         requests = [set_link(port.index, is_up=True, master=bridge) for port in ports]
         requests = [new_bridge(bridge, BRIDGE), *requests, set_link(bridge, is_up=True)]
+        if self._plan.kernels > 1 and switch == self._wiring.switches[0]:
+            own = meeting_address(self._plan.part)
+            requests.append(new_address(bridge, own, MANAGEMENT_PREFIX_LENGTH))
         self._nodes.configure(switch, requests)
 
     def _set_up_direction(self, direction: Direction) -> None:
@@ -147,7 +152,7 @@ class Builder:
         neighbour, own = str(receiver.address), str(sender.address)
         there = self._wiring.interface(direction.receiver, direction.receiving_interface)
         requests = [
-            *links.shape(index, direction.shape, direction.seed),
+            *links.shape(index, self._wiring.sent_shape(direction), direction.seed),
             set_link(index, is_up=True),
             *_neighbour(index, neighbour, there.hardware_address, own),
         ]
@@ -157,35 +162,48 @@ class Builder:
 
     def _set_up_exchange(self) -> None:
         """Join the routers: each sends packets for other sites to the exchange, shaped by way."""
+        address = exchange_address(self._plan.part)
         at_exchange = [
-            new_address(LOOPBACK, EXCHANGE_ADDRESS, 32),
+            new_address(LOOPBACK, address, 32),
             set_link(LOOPBACK, is_up=True),
         ]
         self._nodes.inside(EXCHANGE, partial(write_settings, NODE_SETTINGS | FORWARDING))
-        for router in self._plan.of_kind("router"):
+        for router in self._plan.here("router"):
             own = str(router.address)
             block = self._wiring.block(router.name)
             there = self._wiring.interface(router.name, TRUNK)
             here = self._wiring.interface(EXCHANGE, f"site{block}")
             trunk, port = there.index, here.index
             shapes = {
-                self._wiring.block(way.receiver): (way.shape, way.seed)
+                self._wiring.block(way.receiver): (self._wiring.sent_shape(way), way.seed)
                 for way in self._wiring.ways
                 if way.sender == router.name
             }
             at_router = [
                 *links.trunk(trunk, shapes),
                 set_link(trunk, is_up=True),
-                *_neighbour(trunk, EXCHANGE_ADDRESS, here.hardware_address, own),
-                new_route(ALL_SITES, gateway=EXCHANGE_ADDRESS, oif=trunk),
+                *_neighbour(trunk, address, here.hardware_address, own),
+                new_route(ALL_SITES, gateway=address, oif=trunk),
             ]
             self._nodes.configure(router.name, at_router)
             at_exchange += [
                 set_link(port, is_up=True),
-                *_neighbour(port, own, there.hardware_address, EXCHANGE_ADDRESS),
+                *_neighbour(port, own, there.hardware_address, address),
                 new_route(prefix(block), gateway=own, oif=port),
             ]
-        self._nodes.configure(EXCHANGE, at_exchange)
+        self._nodes.configure(EXCHANGE, [*at_exchange, *self._ways_to_other_parts()])
+
+    def _ways_to_other_parts(self) -> Iterator[nlmsg]:
+        """The exchange's requests by which it reaches the sites of other parts of the plan."""
+        own = exchange_address(self._plan.part)
+        for part, (here, there) in self._wiring.to_parts.items():
+            gateway = exchange_address(part)
+            yield set_link(here.index, is_up=True)
+            yield from _neighbour(here.index, gateway, there.hardware_address, own)
+            for router in self._plan.of_kind("router"):
+                if self._wiring.part_of(router.name) == part:
+                    destination = prefix(self._wiring.block(router.name))
+                    yield new_route(destination, gateway=gateway, oif=here.index)
 
     def _add_routes_along(self, route: Sequence[str]) -> None:
         """Route packets for a route's last node along it, hop by hop.
@@ -194,6 +212,8 @@ class Builder:
         """
         first, last = self._plan.node(route[0]), self._plan.node(route[-1])
         for node, neighbour in pairwise(route[:-1]):
+            if not self._plan.is_here(node):
+                continue
             way = {"gateway": str(self._plan.node(neighbour).address)}
             if node == first.name:
                 way["prefsrc"] = str(first.address)
@@ -207,8 +227,10 @@ class Builder:
         receiving, sending = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for direction in self._wiring.directions:
             if direction.receiver in nodes and not direction.shape.bundles:
-                receiving[direction.receiver].append(direction.receiving_interface)
-                sending[direction.sender].append(direction.interface)
+                if self._plan.is_here(direction.receiver):
+                    receiving[direction.receiver].append(direction.receiving_interface)
+                if self._plan.is_here(direction.sender):
+                    sending[direction.sender].append(direction.interface)
 
         def batch(node: str) -> None:
             for interface in sending[node]:
@@ -233,12 +255,13 @@ class Builder:
     def _protect_relays(self) -> None:
         """Set up IPsec between neighbouring relays, and count ESP packets on their links."""
         batch = 'printf "%s\\n" "$@" | ip -batch -'
-        for node in self._plan.nodes:
+        for node in self._plan.here():
             if lines := list(ipsec.commands(self._plan, node.name)):
                 self._nodes.run(node.name, ["sh", "-c", batch, "sh", *lines])
         for direction in self._wiring.between_relays:
-            counting = [links.count_esp(self._wiring.index(direction))]
-            self._nodes.configure(direction.sender, counting)
+            if self._plan.is_here(direction.sender):
+                counting = [links.count_esp(self._wiring.index(direction))]
+                self._nodes.configure(direction.sender, counting)
 
 
 def _neighbour(index: int, neighbour: str, hardware: str, own: str) -> Iterator[nlmsg]:

@@ -15,6 +15,7 @@ from pyroute2.netlink.rtnl.tcmsg import sched_htb, sched_netem, sched_sfq, tcmsg
 
 from testbed.inside.lab.requests import new_filter, new_htb_class, new_qdisc, set_link
 from testbed.plan.network import Shape
+from testbed.plan.parts import LEAST_DELAY_NS
 from testbed.plan.queue_disciplines import CAKE_DIFFSERVS, CAKE_ISOLATIONS, DISCIPLINES, FIFO
 
 ETH_P_IP = 0x0800
@@ -31,14 +32,6 @@ BURST_BYTES = 15_000
 
 Of the ceiling's credit HTB saves up 1600 bytes (`cburst` in tc-htb(8), the default of tc and of
 pyroute2). So at most two full frames pass back to back.
-"""
-
-LEAST_DELAY_NS = 1
-"""Delay of links without one.
-
-netem detaches packets from the sending socket only if it delays them (entirely: kernel patch 0010).
-Without a delay they would count as still in the sender, whose TCP sends nothing again that waits
-there.
 """
 
 DELAY_LINE_PACKETS = 1_000_000
@@ -243,6 +236,9 @@ def trunk_counters(netlink: IPRoute, index: int) -> Mapping[int, "LinkCounters"]
 
 
 def _netem_options(link: Shape, seed: int) -> dict[str, Any]:
+    # netem detaches packets from the sending socket only if it delays them (entirely: kernel patch
+    # 0010). Without a delay they would count as still in the sender, whose TCP sends nothing again
+    # that waits there.
     delay_ns = max(LEAST_DELAY_NS, round(link.delay_ms * 1e6))
     options: dict[str, Any] = sched_netem.get_parameters(
         {"loss": link.loss * 100, "limit": DELAY_LINE_PACKETS}

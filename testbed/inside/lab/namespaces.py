@@ -7,20 +7,20 @@ ends. `lab.builder` adds addresses and routes, `lab.nodes` starts programs.
 import ctypes
 import os
 import struct
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
-from socket import AF_INET, AF_NETLINK, SOCK_DGRAM, socket
+from socket import AF_INET, AF_NETLINK, SOCK_DGRAM, if_nametoindex, socket
 from typing import Any, TypeVar
 
 from pyroute2.netlink import nlmsg
-from pyroute2.netlink.rtnl import RTM_NEWLINK
+from pyroute2.netlink.rtnl import RTM_NEWLINK, RTM_SETLINK
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
-from testbed.inside.lab.requests import CREATE, send
+from testbed.inside.lab.requests import CHANGE, CREATE, send
 
 Made = TypeVar("Made")
 Netlink = TypeVar("Netlink")
@@ -159,6 +159,26 @@ class Namespaces:
                 send(netlink, [self._pair(*pair) for pair in pairs])
 
         self._visitor.submit(joined).result()
+
+    def take(self, devices: Mapping[str, Interface]) -> None:
+        """Move interfaces from the machine's own namespace into nodes', by their names there."""
+
+        def taken() -> None:
+            with _netlink_socket() as netlink:
+                send(netlink, [self._moved(name, end) for name, end in devices.items()])
+
+        with ThreadPoolExecutor(max_workers=1) as outside:  # in the namespace of this thread
+            outside.submit(taken).result()
+
+    def _moved(self, name: str, end: Interface) -> ifinfmsg:
+        """Request to move an interface (rtnetlink(7))."""
+        wanted = self._end(end)
+        message = ifinfmsg()
+        message["index"] = if_nametoindex(name)
+        message["attrs"] = [*wanted["attrs"], ("IFLA_NEW_IFINDEX", wanted["index"])]
+        message["header"]["type"] = RTM_SETLINK
+        message["header"]["flags"] = CHANGE
+        return message
 
     def _enter(self, name: str) -> None:
         _call(_libc.setns, self._descriptors[name], _CLONE_NEWNET)

@@ -14,6 +14,7 @@ from pyroute2 import IPRoute
 from testbed.inside.lab import links
 from testbed.inside.lab.builder import Builder
 from testbed.inside.lab.kernel_settings import permit_open_files
+from testbed.inside.lab.meeting import Meeting
 from testbed.inside.lab.nodes import Nodes
 from testbed.inside.lab.requests import set_link
 from testbed.inside.lab.wiring import TRUNK, Direction, Wiring
@@ -26,13 +27,15 @@ class Lab(Nodes):
     """A running network. `running_lab` makes it and ends it.
 
     Attributes:
-        directions: those of links that have their own interfaces.
+        directions: those of links that have their own interfaces, of the whole plan.
+        meeting: with the other parts of the plan.
         ways: directions between sites' routers, from trunk to trunk.
     """
 
     def __init__(self, wiring: Wiring) -> None:
-        super().__init__([*(node.name for node in wiring.plan.nodes), *wiring.between_nodes])
+        super().__init__([*(node.name for node in wiring.plan.here()), *wiring.between_nodes])
         self.plan = wiring.plan
+        self.meeting = Meeting(wiring.plan.kernels, wiring.plan.part)
         self.directions = wiring.directions
         self.ways = wiring.ways
         self._wiring = wiring
@@ -71,13 +74,15 @@ class Lab(Nodes):
         """Read the counters of all links' directions, one sending node at a time."""
         by_sender: dict[str, list[Direction]] = defaultdict(list)
         for direction in self.directions:
-            by_sender[direction.sender].append(direction)
+            if self.plan.is_here(direction.sender):
+                by_sender[direction.sender].append(direction)
         for sender, directions in by_sender.items():
             yield directions, self._counters(sender, directions)
 
     def way_counters(self) -> Iterator[tuple[Direction, links.LinkCounters]]:
         """Read the counters of each way between sites."""
-        for router, ways in groupby(self.ways, key=lambda way: way.sender):
+        here = (way for way in self.ways if self.plan.is_here(way.sender))
+        for router, ways in groupby(here, key=lambda way: way.sender):
             counted = self._trunk_counters(router)
             for way in ways:
                 yield way, counted[self._wiring.block(way.receiver)]
@@ -92,6 +97,10 @@ class Lab(Nodes):
         (link,) = self.answer(node, IPRoute, lambda netlink: tuple(netlink.get_links(index)))
         statistics = link.get_attr("IFLA_STATS64")
         return int(statistics["rx_packets"]), int(statistics["rx_bytes"])
+
+    def comes_from_elsewhere(self, direction: Direction) -> bool:
+        """Whether a direction leads from another part of the plan to this one."""
+        return self.plan.is_here(direction.receiver) and self._wiring.crosses(direction)
 
     def esp_packets(self, direction: Direction) -> tuple[int, int]:
         """Packets given to a direction between relays with IPsec since the lab was built.
@@ -128,4 +137,5 @@ def running_lab(plan: Plan) -> Iterator[Lab]:
     wiring = Wiring(plan)
     with closing(Lab(wiring)) as lab:
         Builder(wiring, lab).build()
-        yield lab
+        with lab.meeting.held(lab):
+            yield lab

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
@@ -123,6 +123,10 @@ class Nodes:
     def join(self, pairs: Sequence[tuple[Interface, Interface]]) -> None:
         """Connect nodes by pairs of virtual Ethernet interfaces."""
         self._namespaces.join(pairs)
+
+    def take(self, devices: Mapping[str, Interface]) -> None:
+        """Move the machine's own interfaces into nodes, by their names in the machine."""
+        self._namespaces.take(devices)
 
     def answer(
         self, node: str, kind: Callable[[], Netlink], question: Callable[[Netlink], Made]

@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 
 from testbed.inside.lab.namespaces import LOOPBACK, Interface, hardware_address
 from testbed.plan.addresses import block_of
 from testbed.plan.model import Plan, PlannedLink
 from testbed.plan.network import Shape
+from testbed.plan.parts import crossings, part_of_nodes
 
 MANAGEMENT_SWITCH = "switch"
 """The first node whose bridge joins nodes on the management network."""
@@ -52,9 +53,13 @@ class Direction:
 class Wiring:
     """All interfaces of a plan's network, and what they connect.
 
+    Interfaces have the same numbers and hardware addresses in however many parts the plan is.
+
     Attributes:
-        pairs: both ends of each virtual cable.
-        directions: those of links that have their own interfaces.
+        pairs: both ends of each virtual cable within this part of the plan.
+        devices: this part's ends of the links to other parts, by the kernel's names of them.
+        to_parts: the device by which sites here reach those of another part, and its other end.
+        directions: those of links that have their own interfaces, of the whole plan.
         ways: directions between sites' routers, which share the routers' trunks; sorted by sender.
         switches: the nodes that join the management network; the first joins the others.
         between_nodes: nodes of the lab that are not in the plan.
@@ -62,12 +67,18 @@ class Wiring:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.pairs = tuple(interface_pairs(plan))
-        self._interfaces = {(end.node, end.name): end for pair in self.pairs for end in pair}
-        self.directions = tuple(self._directions())
-        self.ways = tuple(self._ways())
         self.switches = management_switches(plan)
         self.between_nodes = (EXCHANGE, *self.switches)
+        self._pairs = tuple(interface_pairs(plan))
+        self.pairs = tuple(pair for pair in self._pairs if all(map(self._is_here, pair)))
+        self._interfaces = {(end.node, end.name): end for pair in self._pairs for end in pair}
+        self.devices: dict[str, Interface] = {}
+        self._between_ns: dict[tuple[str | int, str | int], int] = {}
+        self.to_parts: dict[int, tuple[Interface, Interface]] = {}
+        self._part_of = part_of_nodes(plan)
+        self._set_up_devices()
+        self.directions = tuple(self._directions())
+        self.ways = tuple(self._ways())
 
     @cached_property
     def between_relays(self) -> tuple[Direction, ...]:
@@ -85,7 +96,8 @@ class Wiring:
 
     def ports(self, switch: str) -> list[Interface]:
         """A management switch's interfaces."""
-        return [end for pair in self.pairs for end in pair if end.node == switch]
+        ends = chain(chain.from_iterable(self.pairs), self.devices.values())
+        return [end for end in ends if end.node == switch]
 
     @cached_property
     def management(self) -> Mapping[str, Interface]:
@@ -100,9 +112,59 @@ class Wiring:
         """The number of a site's block of addresses."""
         return block_of(str(self.plan.node(router).address))
 
+    def crosses(self, direction: Direction) -> bool:
+        """Whether a direction leads to another part of the plan."""
+        return self.part_of(direction.sender) != self.part_of(direction.receiver)
+
+    def part_of(self, node: str) -> int:
+        """The part of the plan that has a node."""
+        return self._part_of.get(node, 0)
+
+    def sent_shape(self, direction: Direction) -> Shape:
+        """What a direction does where it leaves its sender.
+
+        Packets to another part of the plan spend most of their delay between the kernels.
+        """
+        if not self.crosses(direction):
+            return direction.shape
+        between_ns = self._between_ns[self._between(direction)]
+        left_ms = direction.shape.delay_ms - between_ns / 1e6
+        return direction.shape.model_copy(update={"delay_ms": max(0.0, left_ms)})
+
+    def _is_here(self, end: Interface) -> bool:
+        return end.node in self.between_nodes or self.plan.is_here(end.node)
+
+    def _between(self, direction: Direction) -> tuple[str | int, str | int]:
+        ends = (direction.sender, direction.receiver)
+        return (self.part_of(ends[0]), self.part_of(ends[1])) if direction.link.is_way else ends
+
+    def _set_up_devices(self) -> None:
+        """Find this part's devices; those that join no nodes are further ports of a common node."""
+        by_nodes = {frozenset((one.node, other.node)): (one, other) for one, other in self._pairs}
+        own = self.plan.part
+        for number, crossing in enumerate(crossings(self.plan)):
+            name = f"xl{number}"
+            one, other = crossing.nodes or crossing.ends
+            self._between_ns[one, other], self._between_ns[other, one] = crossing.delays_ns
+            if own not in crossing.ends:
+                continue
+            if crossing.joins == "nodes":
+                (end,) = filter(self._is_here, by_nodes[frozenset(crossing.nodes)])
+                self.devices[name] = end
+                continue
+            node = EXCHANGE if crossing.joins == "sites" else MANAGEMENT_SWITCH
+            ports = [end for pair in self._pairs for end in pair if end.node == node]
+            index = LOOPBACK + 1 + len(ports) + number
+            first = 2 * (len(self._pairs) + number)
+            ends = [Interface(node, name, index, hardware_address(first + side)) for side in (0, 1)]
+            here = crossing.ends.index(own)
+            self.devices[name] = ends[here]
+            if crossing.joins == "sites":
+                self.to_parts[crossing.ends[1 - here]] = ends[here], ends[1 - here]
+
     def _directions(self) -> Iterator[Direction]:
         joined = [link for link in self.plan.links if not link.is_way]
-        for link, (one, other) in zip(joined, self.pairs, strict=False):
+        for link, (one, other) in zip(joined, self._pairs, strict=False):
             yield Direction(one.node, other.node, link, one.name, other.name)
             yield Direction(other.node, one.node, link, other.name, one.name)
 

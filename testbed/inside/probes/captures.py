@@ -71,7 +71,9 @@ def captured(lab: Lab, pairs: Collection[str], directory: Path, record: Record) 
         TestbedError: a capture did not begin.
     """
     directions = [
-        direction for direction in lab.directions if "-".join(direction.link.roles) in pairs
+        direction
+        for direction in lab.directions
+        if "-".join(direction.link.roles) in pairs and lab.plan.is_here(direction.sender)
     ]
     if not directions:
         yield

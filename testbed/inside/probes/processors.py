@@ -16,7 +16,7 @@ async def sample_processors_steadily(
     lab: Lab, start_s: float, end_s: float, record: Record
 ) -> None:
     """Record each processor that takes time, once a second between two Unix times."""
-    nodes = lab.plan.processors
+    nodes = [node for node in lab.plan.processors if lab.plan.is_here(node)]
     last = {node: _read(lab, node) for node in nodes}
     at_s = start_s + INTERVAL_S
     while nodes and at_s <= end_s:

@@ -9,8 +9,9 @@ answer of 498 bytes comes in one cell or in two.
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any, Self
 
 from stem.control import EventType
 from stem.response.events import CircuitBandwidthEvent
@@ -49,6 +50,11 @@ class Seen:
     payload_bytes: int
     has_window: bool
 
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Self:
+        """One that another part of the plan has said."""
+        return cls(**{**said, "circuits": tuple(said["circuits"])})
+
     @property
     def version(self) -> int | None:
         """The version of its relay cells; None if it carried no probes, or something else too.
@@ -74,7 +80,9 @@ async def seen_on_circuits(lab: Lab, network: TorNetwork) -> list[Seen]:
     extending, too. So clients without a circuit whose version is known are given another chance.
     """
     for _ in range(_MOST_ROUNDS):
-        seen = await _seen_in_a_round(lab, network)
+        here = await _seen_in_a_round(lab, network)
+        of_all = await lab.meeting.exchange_meanwhile([asdict(one) for one in here])
+        seen = [Seen.of(one) for part in of_all for one in part]
         known = {one.client for one in seen if one.version is not None}
         if known.issuperset(lab.plan.clients):
             break
@@ -93,7 +101,8 @@ async def _seen_in_a_round(lab: Lab, network: TorNetwork) -> list[Seen]:
         if "CWND" in event.keyword_args:
             with_window.add(circuit)
 
-    listeners = {client: partial(on_bandwidth, client) for client in lab.plan.clients}
+    clients = [node.name for node in lab.plan.here("client")]
+    listeners = {client: partial(on_bandwidth, client) for client in clients}
     for client, listener in listeners.items():
         network[client].controller.add_event_listener(listener, EventType.CIRC_BW)
     await asyncio.sleep(REPORTING_S)
@@ -110,7 +119,7 @@ async def _seen_in_a_round(lab: Lab, network: TorNetwork) -> list[Seen]:
             payload_bytes=sum(payload_bytes[client, circuit] for circuit in circuits),
             has_window=any((client, circuit) in with_window for circuit in circuits),
         )
-        for client in lab.plan.clients
+        for client in clients
         for circuits in _together(network, client, cells).values()
     ]
 

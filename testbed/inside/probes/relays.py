@@ -86,7 +86,7 @@ async def sample_relays_steadily(
 
     The interval is `SAMPLE_INTERVAL_S`, or more if there are many relays.
     """
-    relays = lab.plan.recorded_relays
+    relays = [one for one in lab.plan.recorded_relays if lab.plan.is_here(one)]
     probes = [RelayProbe(lab, relay, network[relay].process.pid) for relay in relays]
     interval_s = max(SAMPLE_INTERVAL_S, len(probes) / MOST_SAMPLES_PER_S)
     at_s = start_s

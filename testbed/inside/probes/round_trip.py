@@ -78,7 +78,7 @@ async def probe_target(lab: Lab, answer: bytes = b"") -> AsyncIterator[None]:
         writer.close()
 
     async with AsyncExitStack() as stack:
-        for server in lab.plan.of_kind("server"):
+        for server in lab.plan.here("server"):
             address = (str(server.address), PROBE_PORT)
             listening = lab.inside(server.name, partial(socket.create_server, address))
             await stack.enter_async_context(await asyncio.start_server(discard, sock=listening))
@@ -86,13 +86,16 @@ async def probe_target(lab: Lab, answer: bytes = b"") -> AsyncIterator[None]:
 
 
 async def probe_all_circuits(lab: Lab, network: TorNetwork, answer: bytes = b"") -> None:
-    """Send a probe through each circuit of each client, and wait for Tor to report its cells.
+    """Send a probe through each circuit of each client here, and wait for Tor to report its cells.
+
+    The other parts of the plan do so at the same time.
 
     Args:
         answer: the server's answer to each probe, which is awaited.
     """
     plan = lab.plan
     async with probe_target(lab, answer):
+        await lab.meeting.meet_meanwhile()
         probes = [
             asyncio.wait_for(
                 round_trip_ms_of(
@@ -102,12 +105,13 @@ async def probe_all_circuits(lab: Lab, network: TorNetwork, answer: bytes = b"")
                 ),
                 PROBE_TIMEOUT_S,
             )
-            for client in plan.clients
+            for client in (node.name for node in plan.here("client"))
             for _ in range(plan.tor.parallel_circuits)
         ]
         await asyncio.gather(
             *probes, return_exceptions=True
         )  # circuits that don't answer aren't seen
+        await lab.meeting.meet_meanwhile()
         await asyncio.sleep(REPORTING_S)
 
 

@@ -138,20 +138,25 @@ class ConnectionTable(Generic[Sample]):
 
 
 def pair_tables(lab: Lab, pairs: Collection[Pair]) -> list[ConnectionTable[SocketSample]]:
-    """The connections between pairs of relays: a table for each relay."""
+    """The connections between pairs of relays: a table for each relay here."""
     peers: dict[str, list[str]] = defaultdict(list)
     for first, second in pairs:
         peers[first].append(second)
         peers[second].append(first)
-    return [ConnectionTable(lab, relay, its, {OR_PORT}) for relay, its in peers.items()]
+    return [
+        ConnectionTable(lab, relay, its, {OR_PORT})
+        for relay, its in peers.items()
+        if lab.plan.is_here(relay)
+    ]
 
 
 def competing_tables(lab: Lab) -> list[ConnectionTable[CompetingSample]]:
-    """Both ends' views of each entry of competing streams, the sender's first."""
+    """Both ends' views of each entry of competing streams, if here, the sender's first."""
     return [
         ConnectionTable(lab, node, [peer], frozenset(entry.stream_ports), CompetingSample)
         for entry in lab.plan.competing
         for node, peer in ((entry.sender, entry.receiver), (entry.receiver, entry.sender))
+        if lab.plan.is_here(node)
     ]
 
 

@@ -48,7 +48,7 @@ def running_tors(
 
 def _report(plan: Plan, record: Record, started: int) -> None:
     """Report how many Tors have started: hundreds do so in one moment of the machine's clock."""
-    record.step(f"starting Tor, {started} of {len(plan.of_kind(*TORS))}")
+    record.step(f"starting Tor, {started} of {len(plan.here(*TORS))}")
 
 
 def keep_network(plan: Plan, tor: Path, directory: Path, state: Path) -> None:

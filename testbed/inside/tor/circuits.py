@@ -23,13 +23,15 @@ TICK_INTERVAL_S = 1.0
 
 
 class Circuits:
-    """The circuits of all clients, by the plan's policy."""
+    """The circuits of all clients here, by the plan's policy."""
 
     def __init__(self, network: TorNetwork, plan: Plan, record: Record) -> None:
         kind = _kind(plan)
         self.probed, self.shown_by_probes = kind.probed, kind.shown_by_probes
         self._network = network
-        self._circuits = [kind(network[client], network, plan, record) for client in plan.clients]
+        self._circuits = [
+            kind(network[client.name], network, plan, record) for client in plan.here("client")
+        ]
 
     def __iter__(self) -> Iterator[ClientCircuits]:
         return iter(self._circuits)

@@ -46,6 +46,10 @@ class TorFiles:
         """The DataDirectory."""
         return self.directory / "data"
 
+    def fingerprint(self) -> str:
+        """A relay's fingerprint, as its Tor has written it down."""
+        return (self.data / "fingerprint").read_text().split()[1]
+
     @property
     def bandwidths(self) -> Path:
         """An authority's file of the relays' weights."""

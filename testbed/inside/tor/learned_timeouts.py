@@ -28,7 +28,7 @@ def learn_timeouts(plan: Plan, network: TorNetwork, files: Mapping[str, TorFiles
     if not plan.policy.learn_timeouts:
         return
     times = BuildTimes(plan)
-    for client in plan.clients:
+    for client in (node.name for node in plan.here("client")):
         file = files[client].data / STATE
         text = file.read_text() if file.exists() else ""
         guards = guards_in(text)[: plan.guards_to_use or 0]

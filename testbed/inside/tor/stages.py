@@ -50,7 +50,7 @@ def write_weights(plan: Plan, network: TorNetwork) -> None:
     lines = [f"{int(time.time())}\n"]
     for relay in plan.of_kind("relay"):
         lines.append(f"node_id=${network.fingerprints[relay.name]} bw={relay.weight}\n")
-    for authority in plan.of_kind("authority"):
+    for authority in plan.here("authority"):
         network[authority.name].files.bandwidths.write_text("".join(lines))
 
 
@@ -99,7 +99,7 @@ def wait_for_consensus(plan: Plan, network: TorNetwork, authority: ControlConnec
 
 
 def wait_for_knowledge(plan: Plan, network: TorNetwork) -> None:
-    """Wait until every relay and client has the consensus and every relay's descriptor.
+    """Wait until every relay and client here has the consensus and every relay's descriptor.
 
     A relay that doesn't know its neighbour refuses the streams that come from it, and an exit that
     hasn't made its own descriptor yet refuses all streams.
@@ -109,11 +109,11 @@ def wait_for_knowledge(plan: Plan, network: TorNetwork) -> None:
             partial(_knows, network[node.name].controller, _others(network, node)),
             f"{node.name}'s descriptors of the relays",
         )
-        for node in plan.of_kind("relay", "client")
+        for node in plan.here("relay", "client")
     ]
     pending += [
         (partial(_has_exit_policy, network[relay.name].controller), f"{relay.name}'s descriptor")
-        for relay in plan.of_kind("relay")
+        for relay in plan.here("relay")
     ]
     missing = partial(_still_missing, pending)
     wait_until(missing, KNOWLEDGE_TIMEOUT_S, "waiting for descriptors")

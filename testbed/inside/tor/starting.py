@@ -89,11 +89,16 @@ def resumed_tors(
     plan, files = lab.plan, _files(lab.plan, state, logs)
     with _started_as_asked(lab, binary, files, report) as (network, start):
         learn_timeouts(plan, network, files)
-        for node in (node for kind in TORS for node in plan.of_kind(kind)):
-            start(node)
+        for kind in TORS:
+            for node in plan.here(kind):
+                start(node)
+            lab.meeting.exchange()
         network.learn_fingerprints()
+        elsewhere = [one.name for one in plan.of_kind("relay") if not plan.is_here(one.name)]
+        network.fingerprints |= {relay: files[relay].fingerprint() for relay in elsewhere}
         write_weights(plan, network)
         wait_for_knowledge(plan, network)
+        lab.meeting.exchange()
         yield network
 
 

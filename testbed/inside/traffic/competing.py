@@ -21,6 +21,8 @@ def competing_servers(lab: Lab, logs: Path) -> Iterator[None]:
     """Run iperf3's receiving end for every entry while the context lasts."""
     with ExitStack() as stack:
         for entry in lab.plan.competing:
+            if not lab.plan.is_here(entry.receiver):
+                continue
             command = ["iperf3", "-s", "-1", "-p", str(entry.port)]
             stack.enter_context(_iperf(lab, entry.receiver, command, logs, entry))
             lab.wait_for_server(entry.receiver, entry.port)
@@ -37,6 +39,8 @@ def competing_streams(lab: Lab, logs: Path) -> Iterator[dict[str, subprocess.Pop
     senders = {}
     with ExitStack() as stack:
         for entry in lab.plan.competing:
+            if not lab.plan.is_here(entry.sender):
+                continue
             command = [
                 *("iperf3", "-c", str(lab.plan.node(entry.receiver).address)),
                 *("-p", str(entry.port)),
