@@ -12,7 +12,7 @@ from functools import cache
 from itertools import product
 from statistics import fmean, median
 
-from testbed.basics.seeds import derived_seed
+from testbed.plan.malicious import malicious_relays
 from testbed.results import Run
 from testbed.results.circuits_of_clients import carried_streams
 
@@ -92,8 +92,8 @@ def seen(run: Run) -> Seen | None:
     draws = (
         share_seen(
             pairs,
-            drawn(weights["guard"], run.plan.seed, "guard", str(number)),
-            drawn(weights["exit"], run.plan.seed, "exit", str(number)),
+            malicious_relays(weights["guard"], MALICIOUS, run.plan.seed, "guard", str(number)),
+            malicious_relays(weights["exit"], MALICIOUS, run.plan.seed, "exit", str(number)),
         )
         for number in range(1, DRAWS + 1)
     )
@@ -182,19 +182,6 @@ def chance_of_any(pairs: Collection[Ends], malicious: float = MALICIOUS) -> floa
         chance = malicious ** len(marked) * (1 - malicious) ** (len(others) - len(marked))
         none += chance * (1 - malicious) ** reached
     return 1 - none
-
-
-def drawn(
-    weights: Mapping[str, int], seed: int, *purpose: str, malicious: float = MALICIOUS
-) -> set[str]:
-    """Relays in an order drawn by the seed, as long as those before have less than the share."""
-    wanted = malicious * sum(weights.values())
-    chosen: set[str] = set()
-    for relay in sorted(weights, key=lambda one: derived_seed(seed, "malicious", *purpose, one)):
-        if sum(weights[one] for one in chosen) >= wanted:
-            break
-        chosen.add(relay)
-    return chosen
 
 
 def share_seen(pairs: Mapping[Ends, int], guards: Collection[str], exits: Collection[str]) -> float:

@@ -11,7 +11,6 @@ import pytest
 from analysis.adversaries import (
     Stream,
     chance_of_any,
-    drawn,
     entropy_bit,
     seen,
     share_of_clients,
@@ -22,6 +21,7 @@ from analysis.adversaries import (
 from analysis.runs import Found, Group
 from analysis.tables.adversaries import table
 from testbed.asked.plans import make_plan
+from testbed.plan.malicious import malicious_relays
 from testbed.plan.model import Plan
 from testbed.results import Run
 
@@ -110,11 +110,12 @@ def test_too_many_relays_on_both_sides() -> None:
 
 def test_a_draw_takes_a_tenth_of_the_weight_or_just_above() -> None:
     weights = {f"relay{number}": 1 for number in range(100)}
-    draws = [drawn(weights, 1, "guard", str(number)) for number in range(20)]
+    draws = [malicious_relays(weights, 0.1, 1, "guard", str(number)) for number in range(20)]
     assert {len(draw) for draw in draws} == {10}
     assert len({frozenset(draw) for draw in draws}) == 20, "each draw is another one"
-    assert drawn(weights, 1, "guard", "1") == draws[1]
-    assert len(drawn({"relay1": 5, "relay2": 5}, 1)) == 1
+    assert malicious_relays(weights, 0.1, 1, "guard", "1") == draws[1]
+    assert len(malicious_relays({"relay1": 5, "relay2": 5}, 0.1, 1)) == 1
+    assert not malicious_relays(weights, 0.0, 1)
 
 
 def test_the_share_of_a_draw() -> None:

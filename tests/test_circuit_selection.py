@@ -249,7 +249,9 @@ def test_the_plan_has_the_rule_and_the_places() -> None:
     [
         ("SmallNetwork", {"paths.circuits": 0}, r"paths.circuits = 0 .* greater than or equal"),
         ("SmallNetwork", {"paths.policy": "rt"}, r'"rt": is not a policy: did you mean "rtt"\?'),
-        ("One", {"paths.policy": "l"}, r"lengths .* the nodes of a topology have no places"),
+        ("One", {"paths.policy": "l"}, 'in a topology Tor refuses .* topology = "sampled"'),
+        ("NoDropping", {"paths.policy": "rtt"}, "in a topology Tor refuses to choose any"),
+        ("One", {"paths.policy": "tor"}, "in a topology Tor refuses to choose any"),
         ("One", {"paths.policy": "fixed"}, r'paths.circuits = 3: .* "fixed" doesn\'t have it'),
         ("SmallNetwork", {"paths.policy": "c", "paths.round_trips": "build"}, "is 0: take"),
         ("SmallNetwork", {"paths.policy": "l", "paths.round_trips": "build"}, "leave it out"),

@@ -12,7 +12,7 @@ from testbed.asked.competing import competing_streams
 from testbed.asked.duration import check_duration, given_duration_s
 from testbed.asked.generator import own_generator
 from testbed.asked.output import changed_name
-from testbed.asked.policy import check_circuits, planned_policy
+from testbed.asked.policy import check_circuits, planned_policy, with_liars
 from testbed.asked.processors import onionskin_patches, with_processors
 from testbed.asked.scenario import (
     NODE_ROLES,
@@ -157,7 +157,7 @@ def _of_sampled(
     most = max(scenario.clients, key=lambda model: scenario.clients[model])
     watch, drawn = scenario.watch, source.draw(seed)
     parts: dict[str, Any] = {
-        "policy": policy,
+        "policy": with_liars(policy, scenario.paths, drawn.network.of_kind("relay"), seed),
         "traffic": most,
         "traffic_overridden": False,
         "competing": (),

@@ -1,5 +1,6 @@
 """Which policy a scenario's [paths] asks for, with what it needs, as a plan has it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, shown
 from testbed.inside.policies.reading import read_policy
 from testbed.inside.policies.selection import RULES
+from testbed.plan.malicious import malicious_relays
 from testbed.plan.model import FIXED, TOR, PlannedPolicy
+from testbed.plan.network import Node
 
 PROBE_INTERVAL_S = 5.0
 """The time between two probes of a circuit, unless the scenario says it."""
@@ -22,6 +25,8 @@ _OF_RULES = {
     "round_trips": "round_trips",
     "probe_interval_s": "probe_interval",
     "close_unused_s": "close_unused",
+    "liars": "liars",
+    "liars_hide": "liars_hide",
 }
 """The scenario's keys that only rules have, by their fields in `PathsKeys`."""
 
@@ -97,10 +102,10 @@ def _own_choice(
 def _of_rule(paths: PathsKeys, file: Path, name: str, drawn: bool) -> dict[str, Any]:
     """What a rule has beside its name; InputError if it can't do with that."""
     rule, of = RULES[name], f"{label(file)}: paths.policy = {shown(name)}"
-    if rule.of_places and not drawn:
+    if not drawn:
         raise InputError(
-            f"{of} compares lengths of circuits, but the nodes of a topology have no places: take"
-            ' another rule, or a network with topology = "sampled"'
+            f"{of}: a rule chooses among circuits whose relays Tor chose, but in a topology Tor"
+            ' refuses to choose any: take a network with topology = "sampled"'
         )
     round_trips = paths.round_trips or "streams"
     if rule.of_congestion and round_trips == "build":
@@ -118,10 +123,25 @@ def _of_rule(paths: PathsKeys, file: Path, name: str, drawn: bool) -> dict[str, 
             f"{label(file)}: paths.probe_interval: nothing is probed with paths.round_trips ="
             f' {shown(round_trips)}: leave it out, or take "probe"'
         )
+    if paths.liars_hide is not None and not paths.liars:
+        raise InputError(
+            f"{label(file)}: paths.liars_hide: no relay lies: leave it out, or write for example"
+            ' paths.liars = "10 %"'
+        )
     probe_interval_s = paths.probe_interval_s or PROBE_INTERVAL_S
     return {
         "circuits": paths.circuits,
         "round_trips": KINDS[round_trips],
         "probe_interval_s": probe_interval_s if round_trips == "probe" else None,
         **({"close_unused_s": paths.close_unused_s} if paths.close_unused_s else {}),
+        **({} if paths.liars_hide is None else {"liars_hide": paths.liars_hide}),
     }
+
+
+def with_liars(
+    policy: PlannedPolicy, paths: PathsKeys, relays: Iterable[Node], seed: int
+) -> PlannedPolicy:
+    """The policy with the relays of a drawn network that lie about round trips."""
+    weights = {relay.name: relay.weight or 0 for relay in relays}
+    liars = malicious_relays(weights, paths.liars or 0.0, seed, "liars")
+    return policy.model_copy(update={"liars": liars}) if liars else policy

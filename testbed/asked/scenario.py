@@ -139,6 +139,10 @@ class PathsKeys(ScenarioPart):
     """How often a rule's circuits are probed."""
     close_unused_s: Duration | None = Field(default=None, alias="close_unused")
     """After what time a rule closes a circuit without streams."""
+    liars: Share | None = None
+    """The share of the relays' weight that lies about [round trips](adversaries.md)."""
+    liars_hide: Share | None = None
+    """The share of its part of a round trip that a liar hides."""
 
 
 class AnyScenario(ScenarioPart):

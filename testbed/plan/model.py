@@ -43,6 +43,10 @@ FIXED, TOR = "fixed", "tor"
 """Policies: circuits along the plan's paths, or those that Tor builds and uses by itself."""
 
 
+OWN_THIRD = 1 / 3
+"""The waiting at one of a circuit's three relays, if it is the same at all."""
+
+
 class PlanPart(BaseModel):
     """A part of a plan: immutable plain data; keys of other versions are ignored."""
 
@@ -186,6 +190,8 @@ class PlannedPolicy(PlanPart):
         round_trips: which of a circuit's round trips the rule goes by: "build", "stream", "probe".
         probe_interval_s: the time between two probes of a circuit; None without probes.
         close_unused_s: after which time a circuit without a stream is closed.
+        liars: the relays that lie about round trips (`inside.tor.liars`).
+        liars_hide: the share of the waiting in a round trip that each of them on it hides.
     """
 
     name: str = FIXED
@@ -197,6 +203,8 @@ class PlannedPolicy(PlanPart):
     round_trips: Literal["build", "stream", "probe"] = "stream"
     probe_interval_s: float | None = None
     close_unused_s: float = 300.0
+    liars: tuple[str, ...] = ()
+    liars_hide: float = OWN_THIRD
 
     @property
     def is_tors(self) -> bool:

@@ -93,29 +93,27 @@ class Rule:
         accepts: whether a circuit may have new streams at all.
         of_round_trips: whether it needs round trips.
         of_congestion: whether it needs several of each circuit, as one alone is its own least.
-        of_places: whether it needs a network with places.
     """
 
     pick: Pick
     accepts: Callable[[Candidate], bool] = field(default=_always)
     of_round_trips: bool = False
     of_congestion: bool = False
-    of_places: bool = False
 
 
 def _rule(pick: Pick, needs: str = "", accepts: Callable[[Candidate], bool] = _always) -> Rule:
-    """A rule that needs congestion times (C), lengths (L), round trips (R)."""
-    return Rule(pick, accepts, bool({*needs} & {*"CR"}), "C" in needs, "L" in needs)
+    """A rule that needs congestion times (C), round trips (R), both or none."""
+    return Rule(pick, accepts, bool(needs), "C" in needs)
 
 
 RULES = {
     "c": _rule(lowest(congestion_s), "C"),
-    "l": _rule(lowest(length_km), "L"),
+    "l": _rule(lowest(length_km)),
     "rtt": _rule(lowest(round_trip_s), "R"),
-    "c-l": _rule(best_two(congestion_s, length_km), "CL"),
-    "rtt-l": _rule(best_two(round_trip_s, length_km), "RL"),
-    "l-c": _rule(best_two(length_km, congestion_s), "LC"),
-    "l-rtt": _rule(best_two(length_km, round_trip_s), "LR"),
+    "c-l": _rule(best_two(congestion_s, length_km), "C"),
+    "rtt-l": _rule(best_two(round_trip_s, length_km), "R"),
+    "l-c": _rule(best_two(length_km, congestion_s), "C"),
+    "l-rtt": _rule(best_two(length_km, round_trip_s), "R"),
     "rtt-c": _rule(best_two(round_trip_s, congestion_s), "RC"),
     "c-rtt": _rule(best_two(congestion_s, round_trip_s), "CR"),
     "car": _rule(drawn(3, congestion_s), "C", lambda one: congestion_s(one) <= MOST_CONGESTION_S),

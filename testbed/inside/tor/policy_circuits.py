@@ -30,6 +30,7 @@ from testbed.inside.policies.reading import policy_class
 from testbed.inside.recording import Record
 from testbed.inside.tor.circuit_life import Life
 from testbed.inside.tor.client_circuits import ENDED, ClientCircuits, Known
+from testbed.inside.tor.liars import Liars
 from testbed.inside.tor.network import TorNetwork
 from testbed.inside.tor.process import RunningTor
 from testbed.plan.model import Plan, PlannedNode
@@ -68,6 +69,7 @@ class PolicyCircuits(ClientCircuits):
         self.given: Counter[str] = Counter()
         self.opened: Counter[str] = Counter()
         """How many of the traffic's streams were given to each circuit, and opened on it."""
+        self._liars = Liars(plan, self.client) if plan.policy.liars else None
         self.steady = plan.policy.text is None and plan.policy.rule is None
         self._policy = _policy_of(plan)(self)
         self._is_prepared = False
@@ -116,11 +118,12 @@ class PolicyCircuits(ClientCircuits):
     def circuits(self) -> Sequence[Circuit]:
         """The open circuits of the policy; see `inside.policies.interface.Client`."""
         with self._lock:
-            return [
+            seen = [
                 self._lives[number].seen(number, self._path(known))
                 for number in self._own
                 if (known := self._known[number]).status == CircStatus.BUILT
             ]
+        return [self._liars.told(one) for one in seen] if self._liars else seen
 
     def building(self) -> int:
         """How many circuits are being built; see `inside.policies.interface.Client`."""

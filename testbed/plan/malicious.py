@@ -1,0 +1,26 @@
+"""Which relays of a network are malicious: drawn by the seed, up to a share of the weight."""
+
+from collections.abc import Mapping
+
+from testbed.basics.seeds import derived_seed
+
+
+def malicious_relays(
+    weights: Mapping[str, int], share: float, seed: int, *purpose: str
+) -> tuple[str, ...]:
+    """Relays in an order drawn by the seed, as long as those before have less than the share.
+
+    So they have that share of the weight or just above, and none of them if the share is 0.
+
+    Args:
+        weights: the relays' weights in the consensus, by name.
+        share: of the sum of the weights, in [0, 1].
+        purpose: words that distinguish this draw from others with the seed.
+    """
+    wanted = share * sum(weights.values())
+    chosen: list[str] = []
+    for relay in sorted(weights, key=lambda one: derived_seed(seed, "malicious", *purpose, one)):
+        if sum(weights[one] for one in chosen) >= wanted:
+            break
+        chosen.append(relay)
+    return tuple(chosen)
