@@ -11,8 +11,10 @@ A topology is only divided, as nothing of it is drawn. Starts no virtual machine
 
 It shows the relays of a consensus by class and weight, clients and servers in the countries of
 Tor's users, and the round trips between them ([drawn networks](networks.md)). `--v3bw` writes the
-relays' weights as a [bandwidth file](networks.md#weights-that-were-measured). The last part is how
-the network could be divided among kernels on several cores, and how much faster that could be
+relays' weights as a [bandwidth file](networks.md#weights-that-were-measured). "Load" is the use of
+its rate that the busiest relay is expected to have, and which `relay_rates` give other uses: an
+upper bound, as nothing else holds up clients in it. The last part is how the network could be
+divided among kernels on several cores, and how much faster that could be
 ([computed](performance.md#on-several-cores)). A run has one kernel unless its scenario has
 `kernels`.
 """
@@ -30,6 +32,7 @@ from commands import _options
 from commands._split import print_split, split_record
 from testbed.asked.drawing import read_source
 from testbed.asked.expected_connections import CIRCUITS, expected_connections
+from testbed.asked.expected_load import relay_rates_for, relays_use
 from testbed.asked.plans import check_seed, make_plan
 from testbed.asked.scenario import is_sampled, scenario_file
 from testbed.basics.console import say
@@ -51,6 +54,8 @@ from testbed.plan.model import Plan
 _COUNTRIES_SHOWN = 12
 _NOTHING = "-"
 _PARTS = 2
+_USES = (0.4, 0.7, 0.95)
+"""The busiest relay's use in networks with a low, a middle and a high load."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +124,7 @@ def run(given: argparse.Namespace, messages: Console) -> int:
             "summary": summary(drawn).record(),
             "traffic_by_client": drawn.traffic_by_client,
             "network": drawn.network.model_dump(mode="json"),
+            "relays_use": relays_use(plan),
             "split": split_record(plan, parts),
         }
         print(json.dumps(content, indent=1))
@@ -126,6 +132,7 @@ def run(given: argparse.Namespace, messages: Console) -> int:
         _print_summary(Console(), summary(drawn))
         _print_measured(Console(), drawn)
         _print_connections(Console(), plan)
+        _print_load(Console(), plan)
         print_split(Console(), plan, parts)
     return VALID
 
@@ -187,6 +194,19 @@ def _print_connections(console: Console, plan: Plan) -> None:
     ]
     circuits = f"where relays share one and clients have built {CIRCUITS} circuits"
     say(console, f"Connections of a relay, at most: {', '.join(words)} ({circuits})")
+
+
+def _print_load(console: Console, plan: Plan) -> None:
+    """Print how much the busiest relay is expected to be used, and how to change that."""
+    uses = relays_use(plan)
+    busiest = max(uses, key=lambda relay: uses[relay])
+    rates = ", ".join(f"{100 * relay_rates_for(plan, use):.2g} %" for use in _USES)
+    percents = ", ".join(f"{100 * use:.0f}" for use in _USES)
+    say(
+        console,
+        f"Load: {busiest} is expected to use {100 * uses[busiest]:.0f} % of its rate, if no other"
+        f" limits clients; {percents} % with relay_rates {rates}",
+    )
 
 
 def _print_over_seeds(

@@ -22,6 +22,7 @@ def test_the_command_shows_what_a_seed_draws(capsys: pytest.CaptureFixture[str])
     of = summary(draw_scenario("SmallNetwork", 2))
     assert "SmallNetwork, seed 2: 10 relays, 40 clients, 4 servers, 3 authorities" in shown
     assert "Traffic: 38 clients page, 2 clients bulk5mib" in shown
+    assert re.search(r"Load: relay\d+ is expected to use [\d.]+ % of its rate", shown)
     assert of.round_trips
     assert f"median {of.round_trips.median_ms:.1f} ms" in shown
     rows = [line.split() for line in shown.splitlines()]

@@ -54,6 +54,31 @@ def expected_load(plan: Plan) -> dict[str, float]:
     return load_s
 
 
+def relays_use(plan: Plan) -> dict[str, float]:
+    """The share of its rate that each relay of a drawn network is expected to send.
+
+    All that clients receive passes a relay in each position. As `expected_rates` has what clients
+    load from idle relays, the use of busy ones is less than this, and may be above 1 here.
+    """
+    received_bit_per_s = 8e6 * sum(expected_rates(plan).values())
+    chances = _chances(plan).values()
+    return {
+        relay.name: received_bit_per_s
+        * sum(of_position.get(relay.name, 0.0) for of_position in chances)
+        / relay.rate_up_bit_per_s
+        for relay in plan.of_kind("relay")
+        if relay.rate_up_bit_per_s
+    }
+
+
+def relay_rates_for(plan: Plan, use: float) -> float:
+    """The `network.relay_rates` with which the busiest relay is expected to have this use.
+
+    It is above 1 if the relays' own rates are too low for that.
+    """
+    return (plan.relay_rates or 1.0) * max(relays_use(plan).values()) / use
+
+
 def expected_rates(plan: Plan) -> dict[str, float]:
     """What each client is expected to load, in MB/s, if other clients left it all links.
 
