@@ -10,7 +10,7 @@ from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, shown
 from testbed.inside.policies.reading import read_policy
 from testbed.inside.policies.selection import RULES
-from testbed.plan.malicious import malicious_relays
+from testbed.plan.malicious import lying_relays
 from testbed.plan.model import FIXED, TOR, PlannedPolicy
 from testbed.plan.network import Node
 
@@ -143,5 +143,5 @@ def with_liars(
 ) -> PlannedPolicy:
     """The policy with the relays of a drawn network that lie about round trips."""
     weights = {relay.name: relay.weight or 0 for relay in relays}
-    liars = malicious_relays(weights, paths.liars or 0.0, seed, "liars")
+    liars = lying_relays(weights, paths.liars or 0.0, seed)
     return policy.model_copy(update={"liars": liars}) if liars else policy
