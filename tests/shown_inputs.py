@@ -84,6 +84,7 @@ INPUTS = (
     Input("docs/batch.md", "results/kept/hydra", "kept_runs"),
     Input("docs/commands.md", "tables results/", "made_runs"),
     Input("docs/commands.md", "report results/", "made_runs"),
+    Input("docs/commands.md", "adversaries results/", "made_runs"),
     _one("docs/commands.md", "results/NoDropping/vanilla/seed-1"),
     _one("docs/commands.md", "results/SharedDropping/vanilla/seed-1"),
     _one("docs/determinism.md", "results/SharedDropping/pctls/seed-1"),
