@@ -12,9 +12,10 @@ A topology is only divided, as nothing of it is drawn. Starts no virtual machine
 It shows the relays of a consensus by class and weight, clients and servers in the countries of
 Tor's users, and the round trips between them ([drawn networks](networks.md)). `--v3bw` writes the
 relays' weights as a [bandwidth file](networks.md#weights-that-were-measured). "Load" is the use of
-its rate that the busiest relay is expected to have, and which `relay_rates` give other uses: an
-upper bound, as nothing else holds up clients in it. The last part is how the network could be
-divided among kernels on several cores, and how much faster that could be
+its rate that the busiest relay is expected to have, and which `relay_rates` give other uses: on
+average over what clients may choose, and if nothing else holds them up. Where few clients load
+much, a run's busiest relay is another. The last part is how the network could be divided among
+kernels on several cores, and how much faster that could be
 ([computed](performance.md#on-several-cores)). A run has one kernel unless its scenario has
 `kernels`.
 """

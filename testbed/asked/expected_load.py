@@ -57,8 +57,9 @@ def expected_load(plan: Plan) -> dict[str, float]:
 def relays_use(plan: Plan) -> dict[str, float]:
     """The share of its rate that each relay of a drawn network is expected to send.
 
-    All that clients receive passes a relay in each position. As `expected_rates` has what clients
-    load from idle relays, the use of busy ones is less than this, and may be above 1 here.
+    All that clients receive passes a relay in each position: this is the mean over all choices of
+    paths, of which a run has one. As `expected_rates` has what clients load from idle relays, it
+    may be above 1.
     """
     received_bit_per_s = 8e6 * sum(expected_rates(plan).values())
     chances = _chances(plan).values()
