@@ -171,6 +171,8 @@ def _circuit_lines(circuits: CircuitsOfClients) -> Iterator[tuple[str, str]]:
     if circuits.streams_by_rule:
         counts = (f"{count} by {rule}" for rule, count in circuits.streams_by_rule.items())
         yield "streams placed", ", ".join(counts)
+    if circuits.streams_by_liars is not None:
+        yield "streams by liars", f"{circuits.streams_by_liars}"
     if circuits.probes:
         yield "policy's probes", f"{circuits.probes}, {circuits.probe_bytes} bytes on each link"
 

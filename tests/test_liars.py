@@ -18,6 +18,8 @@ from testbed.inside.tor.liars import Liars
 from testbed.plan.build_times import RoundTrips
 from testbed.plan.model import Plan, PlannedPolicy
 from testbed.results import Run
+from testbed.results.circuits_of_clients import streams_by_liars
+from testbed.results.tables import HasTables
 
 RULE: dict[str, Value] = {"paths.policy": "rtt", "paths.circuits": 3}
 
@@ -165,6 +167,13 @@ class Made:
         return polars.DataFrame(
             [{**alike, "stream": f"{n}", "path": path} for n, path in enumerate(paths)]
         )
+
+
+def test_a_runs_summary_counts_streams_by_liars() -> None:
+    lying = Made({**RULE, "paths.liars": "10 %"}, seed=1, by_liar=3)
+    assert streams_by_liars(lying.plan, cast(HasTables, lying)) == 3
+    honest = Made(RULE, seed=1, by_liar=3)
+    assert streams_by_liars(honest.plan, cast(HasTables, honest)) is None
 
 
 def test_the_table_compares_runs_of_the_same_seed() -> None:

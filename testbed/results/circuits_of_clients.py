@@ -35,6 +35,15 @@ def streams_by_rule(tables: HasTables) -> dict[str, int]:
     return dict(counted.iter_rows())
 
 
+def streams_by_liars(plan: Plan, tables: HasTables) -> int | None:
+    """How many of these streams had a relay that lies about round trips; None without liars."""
+    if not plan.policy.liars:
+        return None
+    relays = polars.col("path").str.split(",")
+    lying = relays.list.set_intersection(list(plan.policy.liars)).list.len() > 0
+    return carried_streams(tables).drop_nulls("path").filter(lying).height
+
+
 def probes(tables: HasTables) -> int:
     """How many probes policies sent."""
     probed = polars.col("target").str.starts_with(f"{REFUSED_ADDRESS}:")

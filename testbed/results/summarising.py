@@ -83,6 +83,7 @@ def _circuits_of_clients(plan: Plan, tables: HasTables) -> CircuitsOfClients | N
         made=distribution(circuits_of_clients.made_by_client(plan, tables)),
         used=distribution(circuits_of_clients.used_by_client(plan, tables)),
         streams_by_rule=circuits_of_clients.streams_by_rule(tables),
+        streams_by_liars=circuits_of_clients.streams_by_liars(plan, tables),
         probes=probes,
         probe_bytes=probes * circuits_of_clients.PROBE_BYTES,
     )

@@ -143,6 +143,7 @@ class CircuitsOfClients(_Part):
         made: how many circuits for streams each client built.
         used: on how many of them each client had streams of the traffic.
         streams_by_rule: how many streams each rule gave a circuit; empty without a rule.
+        streams_by_liars: how many of them had a relay that lies; None without liars.
         probes: by which a policy measured its circuits.
         probe_bytes: what they put on each link of a circuit: two cells each.
     """
@@ -150,6 +151,7 @@ class CircuitsOfClients(_Part):
     made: Distribution
     used: Distribution
     streams_by_rule: dict[str, int] = {}
+    streams_by_liars: int | None = None
     probes: int = 0
     probe_bytes: int = 0
 
