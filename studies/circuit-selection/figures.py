@@ -1,0 +1,240 @@
+"""What is particular to this study: its rules, their table and figure, and what needs whole runs.
+
+`whole-runs.csv` has the latter, as kept runs lack their tables: it is what `./run.py tables --csv`
+prints of the folder in which the study's runs were made.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from analysis import style
+from analysis.cells import mean_cell
+from analysis.metrics.metric import Metric
+from analysis.metrics.transfers import TIME_TO_FIRST_BYTE, TIME_TO_LAST_BYTE_MEDIAN
+from analysis.plot import Plot
+from analysis.runs import Found
+from analysis.statistics import change, simultaneous_confidence
+from analysis.table import Table
+from analysis.wording import NOTHING, change_text, sentence
+from testbed.results import Run
+
+BULK = "bulk5mib"
+NETWORK = "TwelveRelays"
+_OF_THREE = f"{NETWORK},paths.circuits=3,paths.policy="
+_PROBED = ",paths.round_trips=probe"
+RULES = {
+    "Tor": NETWORK,
+    "random": f"{_OF_THREE}random",
+    "build-time": f"{_OF_THREE}build-time",
+    "rtt": f"{_OF_THREE}rtt{_PROBED}",
+    "rtt, of streams": f"{_OF_THREE}rtt",
+    "best-of-two": f"{_OF_THREE}best-of-two{_PROBED}",
+    "c-rtt": f"{_OF_THREE}c-rtt{_PROBED}",
+    "car": f"{_OF_THREE}car{_PROBED}",
+}
+"""The scenarios at the middle load, by what the page calls them."""
+LIARS = f"{NETWORK},paths.circuits=3,paths.liars=10%,paths.policy=rtt{_PROBED}"
+WHOLE = Path(__file__).with_name("whole-runs.csv")
+
+
+def _of_bulk(run: Run) -> float | None:
+    """The median of bulk transfers' times to the last byte, in seconds."""
+    for one in run.summary.by_traffic:
+        if one.traffic == BULK:
+            return one.time_to_last_byte_s.median
+    return None
+
+
+def _circuits(which: str, run: Run) -> float | None:
+    """The median of the circuits that a client made or used."""
+    circuits = run.summary.circuits_of_clients
+    return None if circuits is None else float(getattr(circuits, which).median)
+
+
+FIRST_BYTE = replace(
+    TIME_TO_FIRST_BYTE,
+    key="time_to_first_byte_s.median",
+    name="time to first byte, median",
+    of=lambda run: run.under_test.time_to_first_byte_s.median,
+)
+BULK_LAST_BYTE = replace(
+    TIME_TO_LAST_BYTE_MEDIAN,
+    key="bulk.time_to_last_byte_s.median",
+    name="bulk's time to last byte, median",
+    of=_of_bulk,
+)
+MADE = Metric(
+    *("circuits.made", "circuits made", "", 0, "neither"), of=lambda run: _circuits("made", run)
+)
+USED = replace(
+    MADE, key="circuits.used", name="circuits used", of=lambda run: _circuits("used", run)
+)
+SHOWN = {
+    "web, first byte, s": FIRST_BYTE,
+    "web, last byte, s": TIME_TO_LAST_BYTE_MEDIAN,
+    "bulk, last byte, s": BULK_LAST_BYTE,
+    "circuits made": MADE,
+    "used": USED,
+}
+COMPARED = {
+    "first byte": FIRST_BYTE,
+    "last byte": TIME_TO_LAST_BYTE_MEDIAN,
+    "bulk": BULK_LAST_BYTE,
+}
+
+
+def metrics(_found: Found) -> list[Metric]:
+    """Metrics beside those of all runs."""
+    return [FIRST_BYTE, BULK_LAST_BYTE, MADE, USED]
+
+
+def tables(found: Found) -> dict[str, Table]:
+    """Times and circuits by rule; and of whole runs what adversaries and relays had."""
+    return {
+        "rules": _rules(found),
+        "ends": _whole(
+            "What is seen at both ends",
+            {
+                "streams": "streams",
+                "expected, %": "guard and exit malicious, expected, %",
+                "deviation, %": "deviation, %",
+                "median of ten draws, %": "median of ten draws, %",
+                "mean, %": "mean of ten draws, %",
+                "clients with any, %": "clients with such a stream, expected, %",
+                "a client's circuits, bit": "a client's circuits, bit",
+            },
+        ),
+        "relays": _whole(
+            "Relays",
+            {
+                "mean use, %": "relays' mean use, %",
+                "busiest relay's, %": "busiest relay's, %",
+                "guards, bit": "guards, bit",
+                "exits, bit": "exits, bit",
+            },
+        ),
+    }
+
+
+def fields(found: Found) -> dict[str, object]:
+    """The cells of the tables as texts, and what liars got."""
+    made = tables(found)
+
+    def cell(table: str, rule: str, column: str) -> str:
+        of = made[table]
+        for row in of.rows:
+            if row[0] == rule and column in of.columns:
+                return row[of.columns.index(column)]
+        return NOTHING
+
+    return {
+        "cell": cell,
+        "say": lambda rule, other, metric: _sentence(found, other, rule, COMPARED[metric]),
+        "liar": lambda column: _cell(LIARS, column),
+        "count": lambda rule: len(_runs(found, RULES[rule])),
+        "networks": max((len(_runs(found, one)) for one in RULES.values()), default=0),
+    }
+
+
+def plots(found: Found) -> Iterator[Plot]:
+    """Medians and 95th percentiles of times, by rule and network."""
+    rules = {rule: runs for rule, name in RULES.items() if (runs := _runs(found, name))}
+    if not rules:
+        return
+    panels = {
+        "web, first byte": lambda run: run.under_test.time_to_first_byte_s,
+        "web, last byte": lambda run: run.under_test.time_to_last_byte_s,
+    }
+    figure, places = style.grid(1, len(panels), panel_inches=0.4 * len(rules) + 0.4)
+    for number, (title, of) in enumerate(panels.items()):
+        panel = figure.add_subplot(places[0, number])
+        for place, runs in enumerate(rules.values()):
+            for run in runs:
+                tail = of(run)
+                panel.plot([tail.median, tail.p95], [place, place], color="0.6", linewidth=1)
+                panel.plot([tail.median], [place], "o", color=style.COLOURS[0], markersize=5)
+                panel.plot([tail.p95], [place], "|", color=style.COLOURS[1], markersize=9)
+        panel.set_title(title)
+        panel.set_xlabel("seconds")
+        panel.set_xlim(left=0)
+        panel.set_ylim(len(rules) - 0.5, -0.5)
+        panel.set_yticks(range(len(rules)), rules if number == 0 else [""] * len(rules))
+    yield Plot(
+        name="times",
+        title="Times of web clients by rule",
+        caption="A dot is the median in a network, a stroke the 95th percentile.",
+        figure=figure,
+        shows="; ".join(
+            f"{rule}: first byte {mean_cell(FIRST_BYTE.by_seed(runs).values(), 2)} s"
+            for rule, runs in rules.items()
+        ),
+    )
+
+
+def _rules(found: Found) -> Table:
+    """A row for each rule: means, and changes against Tor's own choice with their intervals."""
+    rules = {rule: runs for rule, name in RULES.items() if (runs := _runs(found, name))}
+    first = rules.get("Tor", ())
+    confidence = simultaneous_confidence(len(COMPARED) * max(1, len(rules) - 1))
+    rows = []
+    for rule, runs in rules.items():
+        changes = (
+            NOTHING
+            if runs is first
+            else change_text(change(one.by_seed(first), one.by_seed(runs), confidence))
+            for one in COMPARED.values()
+        )
+        cells = (mean_cell(one.by_seed(runs).values(), one.digits) for one in SHOWN.values())
+        rows.append((rule, f"{len(runs)}", *cells, *changes))
+    return Table("Rules", ("rule", "networks", *SHOWN, *COMPARED), tuple(rows))
+
+
+def _sentence(found: Found, first: str, other: str, metric: Metric) -> str:
+    """What the runs say of a rule against another, as `compare` says it of variants.
+
+    Its interval holds together with those of the other two metrics.
+    """
+    ones, others = (metric.by_seed(_runs(found, RULES[rule])) for rule in (first, other))
+    confidence = simultaneous_confidence(len(COMPARED))
+    return sentence(metric, (first, other), change(ones, others, confidence), confidence)
+
+
+def _runs(found: Found, scenario: str) -> Sequence[Run]:
+    """The runs of a scenario, of the part that has most of them."""
+    alike = [
+        runs
+        for part in found.parts
+        for group, runs in part.valid.items()
+        if group.scenario == scenario
+    ]
+    return max(alike, key=len, default=())
+
+
+def _whole(title: str, columns: dict[str, str]) -> Table:
+    """A row for each rule that `whole-runs.csv` has."""
+    rows = tuple(
+        (rule, *cells)
+        for rule, name in RULES.items()
+        if {*(cells := [_cell(name, column) for column in columns.values()])} != {NOTHING}
+    )
+    return Table(title, ("rule", *columns), rows)
+
+
+def _cell(scenario: str, column: str) -> str:
+    """A cell of the tables of whole runs; "-" if there is none."""
+    for names, *rows in _tables_of_whole_runs():
+        for row in rows:
+            if column in names and row[0] == scenario:
+                return row[names.index(column)]
+    return NOTHING
+
+
+@cache
+def _tables_of_whole_runs() -> list[list[list[str]]]:
+    if not WHOLE.is_file():
+        return []
+    blocks = WHOLE.read_text(encoding="utf-8").split("\n\n")
+    return [list(csv.reader(block.splitlines())) for block in blocks]
