@@ -19,6 +19,8 @@ from testbed.results.circuits_of_clients import carried_streams
 MALICIOUS = 0.1
 """The share of the guards' weight, and of the exits', that is malicious."""
 DRAWS = 10
+PARTS = 4
+"""Into how many parts a run is divided where something is told over its length."""
 MOST_ENUMERATED = 16
 """The most relays on one side of a client's circuits whose subsets are enumerated."""
 
@@ -118,6 +120,31 @@ def streams_of(run: Run) -> Iterator[Stream]:
     rows = carried_streams(run).drop_nulls("path").select("client", "path")
     for client, path in rows.iter_rows():
         yield Stream(client, tuple(path.split(",")), run.plan.server_of(client))
+
+
+def clients_over_time(run: Run, parts: int = PARTS) -> list[float | None]:
+    """`share_of_clients` from the traffic's start to the end of each of so many equal parts of it.
+
+    Clients without a stream until then count, as they have none that is seen. The last part also
+    has the streams that were opened after it.
+    """
+    rows = carried_streams(run).drop_nulls("path").select("time_s", "client", "path")
+    start_s = run.measuring_start_s - run.plan.warm_up_s
+    opened = [
+        ((time_s - start_s) / run.plan.traffic_s, client, tuple(path.split(",")))
+        for time_s, client, path in rows.iter_rows()
+    ]
+    found: list[float | None] = []
+    for number in range(1, parts + 1):
+        streams = [
+            Stream(client, path, run.plan.server_of(client))
+            for at, client, path in opened
+            if at < number / parts or number == parts
+        ]
+        with_streams = len({stream.client for stream in streams})
+        share = share_of_clients(streams) if streams else 0.0
+        found.append(None if share is None else share * with_streams / len(run.plan.clients))
+    return found
 
 
 def countries_of(run: Run) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import polars
@@ -11,6 +12,7 @@ import pytest
 from analysis.adversaries import (
     Stream,
     chance_of_any,
+    clients_over_time,
     entropy_bit,
     seen,
     share_of_clients,
@@ -101,6 +103,23 @@ def test_a_client_with_more_exits_is_likelier_to_be_seen_once() -> None:
     streams = [Stream("client1", ("g1", "m", "e1"), "s"), Stream("client2", ("g1", "m", "e1"), "s")]
     both = [*streams, Stream("client2", ("g1", "m", "e2"), "s")]
     assert share_of_clients(both, 0.1) == pytest.approx((0.01 + 0.019) / 2)
+
+
+def test_clients_over_the_length_of_a_run() -> None:
+    """Of two clients one has a second exit from the third quarter on, the other never a stream."""
+    paths = {"g1,m,e1": 10.0, "g1,m,e2": 60.0, "g1,n,e1": 101.0}
+    alike = {"client": "client1", "status": "SUCCEEDED", "target": "10.4.3.1:8888"}
+    rows = [
+        {**alike, "stream": path, "path": path, "time_s": 1000 + at} for path, at in paths.items()
+    ]
+    plan = SimpleNamespace(
+        warm_up_s=20, traffic_s=100, clients=["client1", "client2"], server_of=lambda _: "server1"
+    )
+    run = SimpleNamespace(measuring_start_s=1020, plan=plan, streams=polars.DataFrame(rows))
+    once, twice = 0.01 / 2, 0.1 * (1 - 0.9**2) / 2
+    assert clients_over_time(cast(Run, run)) == pytest.approx([once, once, twice, twice])
+    none = SimpleNamespace(**{**vars(run), "streams": polars.DataFrame(rows).clear()})
+    assert clients_over_time(cast(Run, none), 2) == [0, 0]
 
 
 def test_too_many_relays_on_both_sides() -> None:
