@@ -11,7 +11,8 @@ Or compute how it would measure the live network, or what lying relays gain, wit
 
 [What is measured](capacity.md#measured-in-the-lab). `--schedule` computes for the relays of a
 consensus how many slots of 30 s the measurers need, how busy they are in a day with a random
-schedule, and how long new relays wait; `--liars` what a relay gains that lies.
+schedule, and how long new relays wait; `--liars` what a relay gains that lies. `--relays relay1`
+with `--guess "250 Mbit/s"` measures one relay in a single round, if the guess is about right.
 
 ```sh
 ./run.py flashflow --schedule 2021-11-30 2026-04-18
@@ -117,6 +118,19 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"connections to a relay (default: {SOCKETS})",
     )
+    parser.add_argument(
+        "--relays",
+        type=_names,
+        default=(),
+        metavar="NAME,…",
+        help="the relays to measure (default: all)",
+    )
+    parser.add_argument(
+        "--guess",
+        type=_rate,
+        metavar="RATE",
+        help="what each relay is taken for before it is measured (default: its weight)",
+    )
     _options.add_set(parser)
 
 
@@ -160,6 +174,8 @@ def _refuse_others(given: argparse.Namespace) -> None:
         "v3bw": None,
         "seconds": PAPER.slot_s,
         "sockets": SOCKETS,
+        "relays": (),
+        "guess": None,
         "set": [],
     }
     of_schedule: dict[str, object] = {"teams": 1}
@@ -204,6 +220,7 @@ def _measure(given: argparse.Namespace, by: Parameters, messages: Console) -> in
     largest = max(relay.rate_up_bit_per_s or 0 for relay in drawn.network.of_kind("relay"))
     team = _team(drawn.scenario, largest, given.measurers, by)
     plan = measuring_plan(given.scenario, team, seed=given.seed, changes=dict(given.set))
+    guesses = lab.chosen_guesses(plan, given.relays, given.guess)
     progress = ProgressBar.on(messages, f"measuring {drawn.scenario}")
     with progress.bar:
         found = lab.measure_network(
@@ -213,6 +230,7 @@ def _measure(given: argparse.Namespace, by: Parameters, messages: Console) -> in
             by,
             given.sockets,
             lambda asked: measure_relays(plan, asked, messages, progress.show),
+            guesses,
         )
     file = given.v3bw or Path("results/flashflow", drawn.scenario, f"seed-{given.seed}.v3bw")
     write_bandwidth_file(file, lab.bandwidth_file(plan, found, START_NS // 10**9))
@@ -304,9 +322,17 @@ def _shown(value: float) -> str:
     return f"{value:.2f}" if value >= 0.01 else f"{value:.0e}"
 
 
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
 def _rates(text: str) -> list[int]:
+    return [_rate(one.strip()) for one in text.split(",")]
+
+
+def _rate(text: str) -> int:
     try:
-        return [rate_bit_per_s(one.strip()) for one in text.split(",")]
+        return rate_bit_per_s(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f'"{text}" {error}') from None
 

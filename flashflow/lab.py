@@ -3,7 +3,7 @@
 A round is a machine that measures all relays whose last result doesn't hold yet.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from flashflow.aggregation import capacity, second_totals
 from flashflow.allocation import allocated, is_accepted, next_guess
 from flashflow.parameters import Parameters
 from flashflow.schedule import greedy_slots
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import suggestion
 from testbed.network.bandwidth_file import SEED, BandwidthFile, MeasuredRelay
 from testbed.plan.measurement import Asked, Assignment, Measured, RelaySeconds
 from testbed.plan.model import Plan, PlannedNode
@@ -70,6 +72,25 @@ def first_guesses(plan: Plan) -> dict[str, float]:
     return {relay.name: bit_per_s * (relay.weight or 1) for relay in plan.of_kind("relay")}
 
 
+def chosen_guesses(
+    plan: Plan, relays: Sequence[str] = (), bit_per_s: int | None = None
+) -> dict[str, float]:
+    """First guesses of the relays that are to be measured.
+
+    Args:
+        relays: their names; all relays if there are none.
+        bit_per_s: what each is taken for at first; None for `first_guesses`.
+
+    Raises:
+        InputError: the network has no relay of that name.
+    """
+    known = first_guesses(plan)
+    for name in relays:
+        if name not in known:
+            raise InputError(f"--relays {name}: {suggestion(name, list(known))}")
+    return {name: bit_per_s or known[name] for name in known if name in (relays or known)}
+
+
 def measure_network(
     plan: Plan,
     team: Mapping[str, float],
@@ -77,16 +98,19 @@ def measure_network(
     by: Parameters,
     sockets: int,
     carry_out: Carry,
+    guesses: Mapping[str, float] | None = None,
 ) -> list[Outcome]:
-    """Measure all relays of a network.
+    """Measure relays of a network.
 
     Args:
         plan: the network, with the team's measurers in it.
         team: each measurer's capacity, in bit/s.
         key: what measurers must know.
         sockets: the connections to a relay.
+        guesses: the relays to measure, and what each is taken for at first, in bit/s; default: all
+            relays, with `first_guesses`.
     """
-    guesses = first_guesses(plan)
+    guesses = dict(guesses or first_guesses(plan))
     outcomes: dict[str, Outcome] = {}
     for number in range(1, MOST_ROUNDS + 1):
         given = {one: min(by.excess * guess, sum(team.values())) for one, guess in guesses.items()}
@@ -108,7 +132,7 @@ def measure_network(
                 guesses[one.relay] = next_guess(outcome.bit_per_s, guesses[one.relay])
         if not guesses:
             break
-    return [outcomes[relay.name] for relay in plan.of_kind("relay")]
+    return [outcomes[one.name] for one in plan.of_kind("relay") if one.name in outcomes]
 
 
 def _slots(

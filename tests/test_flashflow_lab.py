@@ -5,7 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from commands.__main__ import main
-from flashflow.lab import MOST_ROUNDS, Outcome, bandwidth_file, first_guesses, measure_network
+from flashflow.lab import (
+    MOST_ROUNDS,
+    Outcome,
+    bandwidth_file,
+    chosen_guesses,
+    first_guesses,
+    measure_network,
+)
 from flashflow.parameters import PAPER
 from testbed.asked.measurers import measuring_plan
 from testbed.asked.plans import make_plan
@@ -116,6 +123,18 @@ def test_relays_are_measured_until_their_results_hold(plan: Plan) -> None:
         for slot in asked.slots:
             for measurer, rate in TEAM.items():
                 assert sum(one.shares_bit_per_s[measurer] for one in slot) <= rate * (1 + 1e-9)
+
+
+def test_only_the_named_relays_are_measured_from_a_guess(plan: Plan) -> None:
+    carry_out = lab(plan)
+    guesses = chosen_guesses(plan, ["relay10", "relay2"], 5_000_000)
+    assert guesses == {"relay2": 5_000_000, "relay10": 5_000_000}
+    found = measure_network(plan, TEAM, "key", PAPER, 160, carry_out, guesses)
+    assert [one.relay for one in found] == ["relay2", "relay10"]
+    assert found[1].measurements == 1  # it has 4.7 Mbit/s: its weight needs more rounds
+    assert chosen_guesses(plan) == first_guesses(plan)
+    with pytest.raises(InputError, match="--relays relay11: did you mean"):
+        chosen_guesses(plan, ["relay11"])
 
 
 def test_a_relay_that_cannot_be_measured_has_its_problem(plan: Plan) -> None:
