@@ -28,11 +28,13 @@ from commands.report import write
 from study.folder import ALL_HOURS, Study, find_study, names
 from study.kept import only_kept, pack, unpacked
 from study.page import Page, make_page
+from study.printed import carry_out, read_printed
 from testbed import batch
 from testbed.basics.console import say
 from testbed.basics.ending import VALID
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label
+from testbed.batch.standings import Ended
 from testbed.results.summary import Summary
 
 EPILOG = _options.STATUS
@@ -99,13 +101,18 @@ def _carry_out(study: Study, given: argparse.Namespace, messages: Console) -> in
     directory = given.out or Path("results") / study.name
     say(messages, f"{study.name}: {study.keys.question}")
     if given.dry_run:
-        _batches.print_dry_run(given, wanted, directory, _kept_summaries(study))
+        if wanted.plans:
+            _batches.print_dry_run(given, wanted, directory, _kept_summaries(study))
+        _say_commands(study, directory, messages)
         say(messages, f"the study's limit is {study.keys.most_hours:g} hours on two cores")
         return VALID
-    ended = _batches.make(given, wanted, directory, messages)
-    if not any(one.run for one in ended.standings):
-        return _batches.status(ended)
-    write(directory, None, messages, mixed=given.mixed)
+    carry_out(study.commands, directory, lambda line: say(messages, line))
+    ended = Ended((), {})
+    if wanted.plans:
+        ended = _batches.make(given, wanted, directory, messages)
+        if not any(one.run for one in ended.standings):
+            return _batches.status(ended)
+        write(directory, None, messages, mixed=given.mixed)
     valid = {one.folder for one in ended.standings if one.run and one.run.summary.valid}
     counting = [folder for folder in wanted.plans if directory / folder in valid]
     with only_kept(directory, counting) as folder:
@@ -120,6 +127,21 @@ def _carry_out(study: Study, given: argparse.Namespace, messages: Console) -> in
     return _batches.status(ended)
 
 
+def _say_commands(study: Study, directory: Path, messages: Console) -> None:
+    """Say which of a study's commands would be carried out, and what they took when kept."""
+    there = read_printed(study.commands, directory).by_name
+    wanted = [one for one in study.commands if one.name not in there]
+    if not wanted:
+        return
+    took_s = 0.0
+    if study.kept.is_file():
+        with unpacked(study) as folder:
+            kept = read_printed(wanted, folder).by_name
+        took_s = sum(one.processor_s for one in kept.values())
+    cost = f", {took_s:.0f} s of processor time" if took_s else ""
+    say(messages, f"commands to carry out: {', '.join(one.shown for one in wanted)}{cost}")
+
+
 def _kept_summaries(study: Study) -> list[Summary]:
     """The summaries of the kept runs, which tell how long runs take."""
     if not study.kept.is_file():
@@ -132,7 +154,7 @@ def _write(page: Page, file: Path, messages: Console) -> None:
     page.write(file)
     tell_left_out(page.left_out, messages)
     for missing in dict.fromkeys(page.missing):
-        say(messages, f"not on the page, as there are no such runs: {missing}")
+        say(messages, f"not on the page, as there are no such runs or results: {missing}")
     say(messages, f"page in {label(file)}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from study.printed import CommandKeys
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import (
     PROJECT,
@@ -46,12 +47,14 @@ class Study:
         folder: what belongs to it.
         title: as its file has it.
         runs: how many runs it has.
+        commands: what else its page is made of.
     """
 
     folder: Path
     title: str
     keys: StudyKeys
     runs: int
+    commands: tuple[CommandKeys, ...] = ()
 
     @property
     def name(self) -> str:
@@ -113,10 +116,26 @@ def find_study(name: str) -> Study:
     if not content.study:
         raise InputError(f"{label(file)}: the table [study] is missing: question, most_hours")
     keys = model_of(read_toml(file)["study"], StudyKeys, f"{label(file)}: study")
-    study = Study(folder, content.title, keys, content.count)
+    study = Study(folder, content.title, keys, content.count, _commands(content, label(file)))
     if not study.template.is_file():
         raise InputError(f"{label(folder)}: {study.template.name} is missing, the page's template")
     return study
+
+
+def _commands(content: BatchFile, file: str) -> tuple[CommandKeys, ...]:
+    """The study's commands, whose names differ.
+
+    Raises:
+        InputError: one says something wrong.
+    """
+    found: dict[str, CommandKeys] = {}
+    for number, keys in enumerate(content.commands, start=1):
+        place = f"{file}: commands[{number}]"
+        command = model_of(dict(keys), CommandKeys, place)
+        if command.name in found:
+            raise InputError(f"{place}: name = {shown(command.name)} is another's: choose one")
+        found[command.name] = command
+    return tuple(found.values())
 
 
 def in_project(study: Study) -> bool:

@@ -1,4 +1,4 @@
-"""What is kept of a study's runs: an archive of their summaries and manifests.
+"""What is kept of a study: an archive of its runs' summaries and manifests, and of what it printed.
 
 The same runs give the same archive. Whole runs, with their tables, stay where they were made.
 """
@@ -12,12 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from study.folder import Study
+from study.printed import FOLDER
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label
 from testbed.results.manifest import MANIFEST
 from testbed.results.summary import SUMMARY
 
 FILES = (SUMMARY, MANIFEST)
+
+
+def _is_kept(file: Path) -> bool:
+    """Whether a file is a run's that is kept, or what a command printed."""
+    return file.name in FILES or (file.parent.name == FOLDER and file.suffix == ".json")
 
 
 @contextmanager
@@ -39,10 +45,10 @@ def unpacked(study: Study) -> Iterator[Path]:
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write the summaries and manifests, and nothing else that an archive may hold."""
+    """Write what is kept, and nothing else that an archive may hold."""
     for entry in archive:
         name = Path(entry.name)
-        content = archive.extractfile(entry) if name.name in FILES else None
+        content = archive.extractfile(entry) if _is_kept(name) else None
         if content and not name.is_absolute() and ".." not in name.parts:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content.read())
@@ -64,15 +70,17 @@ def only_kept(directory: Path, folders: Sequence[Path]) -> Iterator[Path]:
                 (Path(copy) / folder).mkdir(parents=True)
                 for file in FILES:
                     shutil.copy(directory / folder / file, Path(copy) / folder)
+        if (directory / FOLDER).is_dir():
+            shutil.copytree(directory / FOLDER, Path(copy) / FOLDER)
         yield Path(copy)
 
 
 def pack(study: Study, directory: Path) -> None:
-    """Keep the summaries and manifests below a directory, in place of what was kept."""
+    """Keep the summaries, the manifests and what was printed, in place of what was kept."""
     temporary = study.kept.with_suffix(".new")
     with tarfile.open(temporary, "w:xz", preset=9) as archive:
         for file in sorted(directory.rglob("*.json")):
-            if file.name in FILES:
+            if _is_kept(file):
                 name = Path(study.name) / file.relative_to(directory)
                 archive.add(file, str(name), filter=_without_origin)
     temporary.replace(study.kept)

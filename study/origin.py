@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from analysis.runs import Found
+from study.printed import AllPrinted, Printed
 from testbed.basics.toml_file import Value
 from testbed.plan.model import Plan
 from testbed.results import Run
@@ -18,13 +19,30 @@ def every_run(found: Found) -> list[Run]:
     return [run for part in found.parts for runs in part.valid.values() for run in runs]
 
 
-def hours(runs: Iterable[Run]) -> float:
-    """The hours that runs took on two cores, two at a time."""
-    return sum(run.summary.cost.wall_s for run in runs) / 3600 / TWO_CORES
+def hours(runs: Iterable[Run], printed: AllPrinted | None = None) -> float:
+    """The hours that runs, and what was printed, took on two cores, two at a time."""
+    seconds = sum(run.summary.cost.wall_s for run in runs)
+    return (seconds + (printed.processor_s if printed else 0)) / 3600 / TWO_CORES
 
 
-def origin(found: Found) -> str:
+def origin(found: Found, printed: AllPrinted) -> str:
     """The line at the end of a page."""
+    texts = [_of_runs(found)] if found.parts[0].valid or not printed.by_name else []
+    if printed.by_name:
+        texts.append(_of_commands(list(printed.by_name.values())))
+    return " ".join(texts)
+
+
+def _of_commands(printed: Sequence[Printed]) -> str:
+    """Which commands a page is made of, and what they took."""
+    seconds = sum(one.processor_s for one in printed)
+    time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.1f} hours"
+    commits = _listed((one.commit or "unknown")[:7] for one in printed)
+    made = "the command in study.toml" if len(printed) == 1 else "the commands in study.toml"
+    return f"Made of what {made} printed at commit {commits}, in {time} of processor time."
+
+
+def _of_runs(found: Found) -> str:
     runs = every_run(found)
     if not runs:
         return "No runs."

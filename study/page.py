@@ -23,6 +23,7 @@ from study.fields import Fields, span
 from study.folder import Study
 from study.origin import lacking, origin
 from study.paragraphs import wrapped
+from study.printed import read_printed
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, read_toml
 
@@ -37,7 +38,7 @@ class Page:
         text: Markdown.
         files: the tables beside it, CSV by file name.
         plots: the figures beside it.
-        missing: the runs that the page names and that aren't there.
+        missing: the runs and results that the page names and that aren't there.
         left_out: a line for each run that doesn't count, with the reason.
     """
 
@@ -64,30 +65,44 @@ class Page:
             plot.save_as(file.parent / f"{plot.name}.png")
 
 
+def found_runs(study: Study, directory: Path) -> Found:
+    """The study's runs below a directory, whatever made them; none if it has only commands.
+
+    Raises:
+        InputError: there is no run, and it has some.
+    """
+    return find_runs(directory, mixed=True, whole=False) if study.runs else Found({}, [])
+
+
 def make_page(study: Study, directory: Path) -> Page:
     """Fill a study's template with the runs below a directory.
 
     Raises:
         InputError: there is no run, or the template names something that there isn't.
     """
-    found = find_runs(directory, mixed=True, whole=False)
+    found = found_runs(study, directory)
+    printed = read_printed(study.commands, directory)
+    # Functions of a study with commands take what these printed, too.
+    made_of = (found, printed) if study.commands else (found,)
     code = _code(study)
     own: Sequence[Metric] = getattr(code, "metrics", _none)(found)
-    fields = Fields(found, _tables(found, code), own)
+    fields = Fields(found, _tables(found, code, made_of), own)
     names: dict[str, object] = {
         "runs": fields.runs,
         "table": fields.table,
         "csv": fields.csv,
         "span": span,
         "published": read_toml(study.published) if study.published.is_file() else {},
-        "origin": origin(found),
+        "printed": printed,
+        "origin": origin(found, printed),
         "lacking": lambda: lacking(found, study.batch().plans.values()),
         "question": study.keys.question,
-        **_own(code, "fields", found),
+        **_own(code, "fields", made_of),
     }
     text = _filled(study.template, names)
-    plots = list(_plots(code, found))
-    return Page(HEAD + wrapped(text), fields.files, plots, fields.missing, found.left_out)
+    plots = list(_plots(code, made_of))
+    missing = [*fields.missing, *printed.missing]
+    return Page(HEAD + wrapped(text), fields.files, plots, missing, found.left_out)
 
 
 def _none(_found: Found) -> list[Metric]:
@@ -114,24 +129,24 @@ def _filled(template: Path, names: Mapping[str, object]) -> str:
         raise InputError(f"{place}: {error}") from error
 
 
-def _tables(found: Found, code: ModuleType | None) -> dict[str, Table]:
+def _tables(found: Found, code: ModuleType | None, made_of: tuple[object, ...]) -> dict[str, Table]:
     """All tables by name: the module's of those that `tables` prints, and the study's own."""
     makers = {
         maker.__module__.rpartition(".")[2]: maker
         for maker in (*TABLES, *(module.table for module in modules_in(analysis.tables.__name__)))
     }
-    return {name: make(found) for name, make in makers.items()} | _own(code, "tables", found)
+    return {name: make(found) for name, make in makers.items()} | _own(code, "tables", made_of)
 
 
-def _own(code: ModuleType | None, name: str, found: Found) -> dict[str, Any]:
+def _own(code: ModuleType | None, name: str, made_of: tuple[object, ...]) -> dict[str, Any]:
     """What a function of the study's own code gives, if it has that function."""
-    make: Callable[[Found], dict[str, Any]] | None = getattr(code, name, None)
-    return make(found) if make else {}
+    make: Callable[..., dict[str, Any]] | None = getattr(code, name, None)
+    return make(*made_of) if make else {}
 
 
-def _plots(code: ModuleType | None, found: Found) -> Iterator[Plot]:
-    make: Callable[[Found], Iterator[Plot]] | None = getattr(code, "plots", None)
-    return make(found) if make else iter(())
+def _plots(code: ModuleType | None, made_of: tuple[object, ...]) -> Iterator[Plot]:
+    make: Callable[..., Iterator[Plot]] | None = getattr(code, "plots", None)
+    return make(*made_of) if make else iter(())
 
 
 def _code(study: Study) -> ModuleType | None:

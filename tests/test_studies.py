@@ -17,9 +17,10 @@ from study.fields import span
 from study.folder import ALL_HOURS, Study, find_study, names
 from study.kept import unpacked
 from study.origin import every_run, hours
-from study.page import Page, make_page
+from study.page import Page, found_runs, make_page
 from study.paragraphs import wrapped
-from testbed.basics.ending import PREMISE_FAILED, VALID
+from study.printed import read_printed
+from testbed.basics.ending import BAD_INPUT, FAILED, PREMISE_FAILED, VALID
 
 MOST_WORDS = 1200
 """Of a page: what has a letter or a digit, in tables, too."""
@@ -45,7 +46,7 @@ def made(request: pytest.FixtureRequest) -> tuple[Study, Page, Found]:
     """A study of the project, its page made again, and its kept runs."""
     study = find_study(request.param)
     with unpacked(study) as folder:
-        return study, make_page(study, folder), find_runs(folder, mixed=True, whole=False)
+        return study, make_page(study, folder), found_runs(study, folder)
 
 
 @pytest.mark.slow
@@ -79,6 +80,9 @@ def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
     assert kept <= wanted
     lacking = "Not made yet are " in made[1].text
     assert (kept == wanted) != lacking  # the page says what isn't there
+    with unpacked(study) as folder:
+        printed = read_printed(study.commands, folder)
+    assert list(printed.by_name) == [one.name for one in study.commands]
 
 
 @pytest.mark.slow
@@ -86,14 +90,16 @@ def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
 def test_a_page_is_made_where_most_runs_are_missing(name: str) -> None:
     study = find_study(name)
     with unpacked(study) as folder:
-        one = min(folder.rglob("vanilla"))
+        one = min(folder.rglob("vanilla"), default=folder / "nothing")
         assert make_page(study, one).missing
 
 
 @pytest.mark.slow
 def test_no_study_took_longer_than_it_may(made: tuple[Study, Page, Found]) -> None:
     study, _, found = made
-    assert hours(every_run(found)) <= study.keys.most_hours
+    with unpacked(study) as folder:
+        printed = read_printed(study.commands, folder)
+    assert hours(every_run(found), printed) <= study.keys.most_hours
 
 
 def test_all_studies_together_take_a_night() -> None:
@@ -119,6 +125,95 @@ def test_each_figure_outside_the_published_deviation_has_its_cause() -> None:
         assert {ours.partition(" ")[0].rstrip("*") for ours in row[5:]} <= set(
             re.findall(r"[\d.]+", line)
         )
+
+
+# What commands print.
+
+OF_COMMANDS = """title = "Shared links"
+
+[[commands]]
+name = "links"
+command = "salsa 2021-11-30 --expected --external --directed --circuits 1000"
+
+[study]
+question = "How many?"
+most_hours = 0.1
+"""
+PAGE_OF_COMMANDS = """{% for one in printed("links") %}
+{{ one.circuits }} circuits, {{ "%.1f" | format(one.all_percent_mean) }} %
+{% endfor %}
+{{ origin }}
+"""
+
+
+@pytest.fixture
+def of_commands(folder: Path) -> Path:
+    """A study without runs."""
+    (folder / "links").mkdir()
+    (folder / "links" / "study.toml").write_text(OF_COMMANDS, encoding="utf-8")
+    (folder / "links" / "page.md").write_text(PAGE_OF_COMMANDS, encoding="utf-8")
+    return folder / "links"
+
+
+@pytest.mark.slow
+def test_a_page_of_what_commands_print(
+    of_commands: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(["study", "./links", "--dry-run"]) == VALID
+    assert "commands to carry out: ./run.py salsa 2021-11-30" in capsys.readouterr().err
+    assert status_of(["study", "./links", "--keep"]) == VALID
+    page = (of_commands / "README.md").read_text(encoding="utf-8")
+    assert "1000 circuits, 0." in page and "Made of what the command in study.toml printed" in page
+    file = Path("results/links/commands/links.json")
+    before = file.stat().st_mtime_ns
+    assert status_of(["study", "./links"]) == VALID
+    assert file.stat().st_mtime_ns == before  # not carried out again
+    (of_commands / "README.md").unlink()
+    assert status_of(["study", "./links", "--kept"]) == VALID
+    assert (of_commands / "README.md").read_text(encoding="utf-8") == page
+    text = OF_COMMANDS.replace("1000", "2000")
+    (of_commands / "study.toml").write_text(text, encoding="utf-8")
+    capsys.readouterr()
+    assert status_of(["study", "./links", "--kept"]) == VALID  # the results are another command's
+    assert "not on the page, as there are no such runs or results" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "advice"),
+    [
+        ('name = "links"', 'name = "Links"', "links/study.toml: commands[1]: name"),
+        ("command = ", "commands = ", 'unknown key commands: did you mean "command"?'),
+        ("[study]", '[[commands]]\nname = "links"\ncommand = "x"\n[study]', "is another's"),
+    ],
+)
+def test_a_bad_command(
+    of_commands: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    right: str,
+    wrong: str,
+    advice: str,
+) -> None:
+    file = of_commands / "study.toml"
+    file.write_text(OF_COMMANDS.replace(right, wrong), encoding="utf-8")
+    assert advice in refused(["study", "./links"], monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        ("salsa nowhere", "./run.py salsa nowhere --expected"),
+        ("python -V #", "prints no JSON"),
+    ],
+)
+@pytest.mark.usefixtures("of_commands")
+def test_a_command_that_fails_is_named(
+    capsys: pytest.CaptureFixture[str], wrong: str, advice: str
+) -> None:
+    file = Path("links/study.toml")
+    file.write_text(OF_COMMANDS.replace("salsa 2021-11-30", wrong), encoding="utf-8")
+    assert status_of(["study", "./links"]) in (FAILED, BAD_INPUT)
+    assert advice in capsys.readouterr().err
 
 
 # The command.
@@ -168,7 +263,7 @@ def test_what_is_missing_is_said_and_not_kept(
 ) -> None:
     behave({"pctls 1": IS_INVALID, "pctls 2": IS_INVALID})
     assert status_of(["study", "./own"]) == PREMISE_FAILED
-    assert "as there are no such runs: pctls in Mine" in capsys.readouterr().err
+    assert "as there are no such runs or results: pctls in Mine" in capsys.readouterr().err
     assert "\n- MB/s,\nwhere 1.97" in Path("results/own/README.md").read_text(encoding="utf-8")
     assert status_of(["study", "./own", "--keep"]) != VALID
     assert "--keep: 2 of 4 runs don't count" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from testbed.asked.output import default_output
 from testbed.asked.plans import LARGEST_SEED, make_plan
@@ -80,7 +80,8 @@ class RunsKeys(_Keys):
 class BatchFile(_Keys):
     """A batch file: its entries in `runs`, and defaults for all of them.
 
-    What `study` has isn't a batch's: the package `study` reads it.
+    What `study` and `commands` have isn't a batch's: the package `study` reads it. A study whose
+    page is made of what commands print may have no runs.
     """
 
     title: Text
@@ -88,8 +89,15 @@ class BatchFile(_Keys):
     variants: Names = ("vanilla",)
     seeds: Seeds = (1,)
     duration_s: Duration | None = Field(None, alias="duration")
-    runs: Annotated[tuple[RunsKeys, ...], AfterValidator(_some)]
+    runs: tuple[RunsKeys, ...] = ()
     study: dict[str, Any] = {}
+    commands: tuple[dict[str, Any], ...] = ()
+
+    @model_validator(mode="after")
+    def _has_something(self) -> "BatchFile":
+        if not self.runs and not self.commands:
+            raise ValueError("the table [[runs]] is missing: which scenarios")
+        return self
 
     @property
     def count(self) -> int:

@@ -67,7 +67,7 @@ def manifest(plan: Plan, facts: MachineFacts, measuring_start_s: float) -> dict[
         "format": FORMAT,
         "plan_key": plan.key,
         "plan": plan.model_dump(mode="json"),
-        "project": _project(),
+        "project": project(),
         "tor_version": tor["version"],
         "tor": tor,
         "kernel": None if facts.kernel is None else facts.kernel.metadata,
@@ -101,7 +101,7 @@ def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _project() -> dict[str, Any]:
+def project() -> dict[str, Any]:
     """The project's version, commit and files; without git, or outside a clone, no commit."""
     described = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
     commit = _git("rev-parse", "HEAD")
