@@ -139,7 +139,9 @@ def _say_commands(study: Study, directory: Path, messages: Console) -> None:
             kept = read_printed(wanted, folder).by_name
         took_s = sum(one.processor_s for one in kept.values())
     cost = f", {took_s:.0f} s of processor time" if took_s else ""
-    say(messages, f"commands to carry out: {', '.join(one.shown for one in wanted)}{cost}")
+    shown = [one.shown for one in wanted[:3]]
+    more = f" and {len(wanted) - len(shown)} more" if wanted[3:] else ""
+    say(messages, f"commands to carry out: {', '.join(shown)}{more}{cost}")
 
 
 def _kept_summaries(study: Study) -> list[Summary]:

@@ -135,7 +135,7 @@ def _commands(content: BatchFile, file: str) -> tuple[CommandKeys, ...]:
         if command.name in found:
             raise InputError(f"{place}: name = {shown(command.name)} is another's: choose one")
         found[command.name] = command
-    return tuple(found.values())
+    return tuple(call for command in found.values() for call in command.calls)
 
 
 def in_project(study: Study) -> bool:

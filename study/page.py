@@ -23,7 +23,7 @@ from study.fields import Fields, span
 from study.folder import Study
 from study.origin import lacking, origin
 from study.paragraphs import wrapped
-from study.printed import read_printed
+from study.printed import AllPrinted, read_printed
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, read_toml
 
@@ -95,7 +95,7 @@ def make_page(study: Study, directory: Path) -> Page:
         "published": read_toml(study.published) if study.published.is_file() else {},
         "printed": printed,
         "origin": origin(found, printed),
-        "lacking": lambda: lacking(found, study.batch().plans.values()),
+        "lacking": lambda: _lacking(study, found, printed),
         "question": study.keys.question,
         **_own(code, "fields", made_of),
     }
@@ -103,6 +103,12 @@ def make_page(study: Study, directory: Path) -> Page:
     plots = list(_plots(code, made_of))
     missing = [*fields.missing, *printed.missing]
     return Page(HEAD + wrapped(text), fields.files, plots, missing, found.left_out)
+
+
+def _lacking(study: Study, found: Found, printed: AllPrinted) -> str:
+    """What the page isn't made of, runs and commands."""
+    parts = (lacking(found, study.batch().plans.values()), printed.lacking())
+    return " ".join(part for part in parts if part)
 
 
 def _none(_found: Found) -> list[Metric]:

@@ -9,13 +9,16 @@ import resource
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from testbed.basics.ending import PREMISE_FAILED, VALID
 from testbed.basics.errors import InputError, TestbedError
 from testbed.basics.toml_file import PROJECT, Text, label, suggestion
 from testbed.results.manifest import project
@@ -30,18 +33,31 @@ JSON = "--json"
 class CommandKeys(BaseModel):
     """An entry in `[[commands]]`: a command of `run.py`, and its name on the page.
 
-    `command` is what stands behind `./run.py`, such as "salsa --expected", without `--json`.
+    `command` is what stands behind `./run.py`, such as "salsa --expected", without `--json`. `each`
+    has lists of further words: the command is carried out with every combination of one from each.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
     command: Text
+    each: tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...] = ()
 
     @property
     def shown(self) -> str:
         """The command as a user types it."""
         return f"./run.py {self.command}"
+
+    @property
+    def calls(self) -> "list[CommandKeys]":
+        """The commands without `each` that it stands for, with a number behind their names."""
+        if not self.each:
+            return [self]
+        several = (" ".join((self.command, *filter(None, some))) for some in product(*self.each))
+        return [
+            CommandKeys.model_construct(name=f"{self.name}-{number}", command=one)
+            for number, one in enumerate(several, start=1)
+        ]
 
 
 @dataclass(frozen=True)
@@ -59,6 +75,11 @@ class Printed:
     commit: str | None
     processor_s: float
     results: Any
+
+    def given(self, option: str) -> str | None:
+        """The value that an option had in the command; None if it had none."""
+        words = shlex.split(self.command)
+        return words[words.index(option) + 1] if option in words else None
 
 
 @dataclass(frozen=True)
@@ -81,13 +102,35 @@ class AllPrinted:
         Raises:
             InputError: the study has no command of that name.
         """
-        if name not in self.names:
-            raise InputError(f"command {name!r}: {suggestion(name, self.names)}")
-        if name not in self.by_name:
+        there = self.each(name)
+        if not there:
             self.missing.append(f"what the command {name} prints")
-            return []
-        results = self.by_name[name].results
-        return results if isinstance(results, list) else [results]
+        found: list[Any] = []
+        for one in there:
+            found += one.results if isinstance(one.results, list) else [one.results]
+        return found
+
+    def each(self, name: str) -> list[Printed]:
+        """What a command printed, with each of its words, as far as that is there.
+
+        Raises:
+            InputError: the study has no command of that name.
+        """
+        names = list(dict.fromkeys(map(_without_number, self.names)))
+        if name not in names:
+            raise InputError(f"command {name!r}: {suggestion(name, names)}")
+        return [one for call, one in self.by_name.items() if _without_number(call) == name]
+
+    def lacking(self) -> str:
+        """A sentence on the commands that weren't carried out; nothing if all were."""
+        there, wanted = (
+            Counter(map(_without_number, names)) for names in (self.by_name, self.names)
+        )
+        missing = wanted - there
+        if not missing:
+            return ""
+        counts = ", ".join(f"{one}: {count} of {wanted[one]}" for one, count in missing.items())
+        return f"Not carried out yet are {missing.total()} of its commands ({counts})."
 
     @property
     def processor_s(self) -> float:
@@ -95,19 +138,25 @@ class AllPrinted:
         return sum(one.processor_s for one in self.by_name.values())
 
 
+def _without_number(name: str) -> str:
+    """The name that a study gives to a command with several words."""
+    return name.partition("-")[0]
+
+
 def read_printed(wanted: Iterable[CommandKeys], directory: Path) -> AllPrinted:
     """Read what the commands printed; results of another command than the study's don't count.
 
     Args:
-        directory: where the study's runs are.
+        directory: where the study's runs are; in what is kept, the folder above.
 
     Raises:
         InputError: a file is damaged.
     """
     wanted = list(wanted)
+    above = next((one.parent for one in directory.glob(f"*/{FOLDER}")), directory)
     there = {}
     for keys in wanted:
-        file = _file(directory, keys)
+        file = _file(above, keys)
         try:
             printed = Printed(**json.loads(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -146,7 +195,7 @@ def _carried_out(keys: CommandKeys) -> Printed:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(words, cwd=PROJECT, env=os.environ, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
+    if done.returncode not in (VALID, PREMISE_FAILED):
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise TestbedError(f"{keys.shown}: {lines[-1]}")
     try:

@@ -3,7 +3,9 @@
 A stand-in replaces the machine.
 """
 
+import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from study.kept import unpacked
 from study.origin import every_run, hours
 from study.page import Page, found_runs, make_page
 from study.paragraphs import wrapped
-from study.printed import read_printed
+from study.printed import CommandKeys, Printed, read_printed
 from testbed.basics.ending import BAD_INPUT, FAILED, PREMISE_FAILED, VALID
 
 MOST_WORDS = 1200
@@ -82,7 +84,8 @@ def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
     assert (kept == wanted) != lacking  # the page says what isn't there
     with unpacked(study) as folder:
         printed = read_printed(study.commands, folder)
-    assert list(printed.by_name) == [one.name for one in study.commands]
+    assert set(printed.by_name) <= {one.name for one in study.commands}
+    assert bool(printed.lacking()) == ("Not carried out yet are " in made[1].text)
 
 
 @pytest.mark.slow
@@ -178,10 +181,29 @@ def test_a_page_of_what_commands_print(
     assert "not on the page, as there are no such runs or results" in capsys.readouterr().err
 
 
+def test_a_command_is_carried_out_with_each_of_its_words(tmp_path: Path) -> None:
+    keys = CommandKeys(
+        name="rates", command="flashflow One", each=(("--seed 1", "--seed 2"), ("", "--guess 5"))
+    )
+    calls = keys.calls
+    assert [one.name for one in calls] == ["rates-1", "rates-2", "rates-3", "rates-4"]
+    assert calls[3].command == "flashflow One --seed 2 --guess 5"
+    (tmp_path / "commands").mkdir()
+    for number, call in enumerate(calls[:3]):
+        text = json.dumps(asdict(Printed(call.command, None, 1.0, [{"rate": number}])))
+        (tmp_path / "commands" / f"{call.name}.json").write_text(text, encoding="utf-8")
+    printed = read_printed(calls, tmp_path)
+    assert [one["rate"] for one in printed("rates")] == [0, 1, 2]
+    assert [one.given("--seed") for one in printed.each("rates")] == ["1", "1", "2"]
+    assert printed.each("rates")[0].given("--guess") is None
+    assert printed.lacking() == "Not carried out yet are 1 of its commands (rates: 1 of 4)."
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "advice"),
     [
         ('name = "links"', 'name = "Links"', "links/study.toml: commands[1]: name"),
+        ("[study]", "each = [[]]\n[study]", "links/study.toml: commands[1]: each"),
         ("command = ", "commands = ", 'unknown key commands: did you mean "command"?'),
         ("[study]", '[[commands]]\nname = "links"\ncommand = "x"\n[study]', "is another's"),
     ],
