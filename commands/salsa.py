@@ -19,14 +19,14 @@ shared links, %     3.63 ± 0.03   4.43 ± 0.04
 ```
 
 It takes consensus documents of both flavours, folders and archives of them, or names of those that
-come with the project ([consensuses](../consensuses/README.md)). Results:
-[shared-links.md](shared-links.md).
+come with the project ([consensuses](../consensuses/README.md)). `--tables` prints the tables of
+[what came out](../studies/shared-links/README.md), without the figures.
 """
 
 import argparse
 import json
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -46,6 +46,8 @@ from testbed.network.finding import read_consensuses
 SEEDS = 5
 _OF_FIGURES = ("consensuses", "seeds", "figures")
 """The options that go with --figures, which has settings of its own."""
+_OF_TABLES = ("consensuses", "seeds", "tables", "json")
+"""The options that go with --tables, which has settings of its own, too."""
 _OF_RUN = ("run", "seeds", "directed", "undirected", "json", "csv")
 """The options that go with --run, as the run decides what is simulated."""
 
@@ -62,6 +64,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--figures", type=Path, metavar="DIR", help="make the paper's figures again, as a web page"
+    )
+    parser.add_argument(
+        "--tables", action="store_true", help="only the tables that stand beside the figures"
     )
     parser.add_argument(
         "--run",
@@ -152,6 +157,10 @@ def run(given: argparse.Namespace, messages: Console) -> int:
         _refuse_settings(given, "--figures", _OF_FIGURES)
         _write_report(given, messages)
         return VALID
+    if given.tables:
+        _refuse_settings(given, "--tables", _OF_TABLES)
+        _print_tables(given, messages)
+        return VALID
     if given.run is not None:
         _refuse_settings(given, "--run", _OF_RUN)
         _compare_with_run(given, messages)
@@ -193,6 +202,20 @@ def _write_report(given: argparse.Namespace, messages: Console) -> None:
     with late_bar(messages, "figures", FIGURE_COUNT) as tell:
         page = write_report(consensuses, given.figures, seeds=given.seeds, tell=tell)
     say(messages, f"report in {page}")
+
+
+def _print_tables(given: argparse.Namespace, messages: Console) -> None:
+    # Importing what has the report's tables takes as long as a simulation.
+    from analysis.table import print_tables
+    from salsa.held_tables import all_tables
+
+    consensuses = _read(given, messages)
+    with late_bar(messages, "simulating", None):
+        tables = all_tables(consensuses, given.seeds)
+    if given.json:
+        print(json.dumps([asdict(table) for table in tables], indent=1, ensure_ascii=False))
+    else:
+        print_tables(Console(), tables)
 
 
 def _compare_with_run(given: argparse.Namespace, messages: Console) -> None:

@@ -70,10 +70,11 @@ BATCH = {
     r"(?s)(^\[\[runs\]\].*?)^\[\[runs\]\].*(?=^\[\[runs\]\])": r"\1",
     r"(?<== )\[\s*([^,\]]+?)\s*(,[^\]]*)?\]": r"[\1]",
     r"^duration = .*$": 'duration = "LEAST"',
+    r'^command = "salsa --tables"$': 'command = "salsa 2021-11-30 --tables --seeds 1"',
 }
 """What is replaced in the files of scenarios: the warm-up that they have by default, larger
-networks; and in those of batches: tables between the first and the last one, and lists by their
-first values."""
+networks; and in those of batches: tables between the first and the last one, lists by their first
+values, and what a study's commands simulate."""
 
 CALIBRATION = {
     r"^LOSSY_PACKETS = .*": "LOSSY_PACKETS = 5_000",

@@ -82,6 +82,7 @@ def test_the_command_prints_csv(capsys: pytest.CaptureFixture[str]) -> None:
         ("2021-11-30 --internal-share 1.5", "not from 0 to 1"),
         ("2021-11-30 --figures out --scale 0.5", "leave --scale out"),
         ("2021-11-30 --figures out --json", "leave --json out"),
+        ("2021-11-30 --tables --csv", "--tables has settings of its own: leave --csv out"),
         ("2021-11-30 --run out", "--run has settings of its own: leave CONSENSUS out"),
         ("--run out --circuits 5", "leave --circuits out"),
         ("nowhere", "there is no consensus"),
@@ -105,6 +106,18 @@ def test_the_report_has_the_papers_figures(
         assert published in page
     assert len(list((tmp_path / "out").glob("*.svg"))) == 6
     assert 'src="http' not in page and 'href="http' not in page
+
+
+def test_the_tables_are_those_of_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "made").write_text(document(MANY), encoding="utf-8")
+    tables = json.loads(printed(f"{tmp_path / 'made'} --tables --seeds 1 --json", capsys))
+    assert len(tables) == 6
+    assert all(len(row) == len(one["columns"]) for one in tables for row in one["rows"])
+    assert "Published figures and ours" in printed(
+        f"{tmp_path / 'made'} --tables --seeds 1", capsys
+    )
 
 
 def test_the_report_goes_without_policies(
