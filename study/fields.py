@@ -68,6 +68,8 @@ class Fields:
             InputError: there is no such table or column.
         """
         table = self._known(name)
+        if not table.columns:  # nothing says which there would be
+            return NOTHING
         for column in columns:
             if column not in table.columns:
                 raise InputError(
