@@ -94,11 +94,6 @@ INPUTS = (
     ),
     Input("docs/measurements.md", "path/to/tgen", "generator"),
     _one("docs/measurements.md", "results/SharedDropping/vanilla/seed-1"),
-    _one("docs/mitigations.md", "results/SharedDropping/pctls/seed-1"),
-    _one(
-        "docs/mitigations.md",
-        "results/SharedDropping,links.middle-exit.loss=0.2%/mctor-5/seed-1",
-    ),
     Input("docs/acknowledgements.md", "git checkout testbed", "history"),
     Input(
         *("docs/acknowledgements.md", "compare SmallNetwork $variant"),
