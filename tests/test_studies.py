@@ -93,7 +93,7 @@ def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
 def test_a_page_is_made_where_most_runs_are_missing(name: str) -> None:
     study = find_study(name)
     with unpacked(study) as folder:
-        one = min(folder.rglob("vanilla"), default=folder / "nothing")
+        one = min(folder.rglob("seed-1"), default=folder / "nothing")
         assert make_page(study, one).missing
 
 

@@ -1,0 +1,156 @@
+"""What is particular to this study: its tables of loads and of two users."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+from analysis.cells import mean_cell
+from analysis.metrics.metric import Metric
+from analysis.metrics.transfers import LARGEST_DIFFERENCE, LOAD_TIME
+from analysis.runs import Found
+from analysis.statistics import MeanOverRuns, change, simultaneous_confidence
+from analysis.table import Table
+from analysis.wording import NOTHING, change_text
+from testbed.basics.toml_file import PROJECT, read_toml
+from testbed.results import Run
+
+PUBLISHED = read_toml(PROJECT / "studies" / "mctor" / "published.toml")
+
+PATH, BUSY = "ThreeContinents", "ThreeContinentsBusy"
+TWO_USERS = "ThreeContinents,parameters.clients=2"
+ONE, FIVE, HASHING = "pctls", "mctor-5", "mctor-5-hashing"
+LOADS = {"mctor-video": "video", "mctor-upload": "upload", "mctor-files": "files"}
+
+CIRCUITS = {
+    **{ONE: "1"},
+    **{f"mctor-{number}": f"{number}, in turn" for number in range(2, 6)},
+    **{f"mctor-{number}-hashing": f"{number}, by a hash" for number in range(2, 6)},
+    "pctls-vegas": "1, Vegas",
+    "mctor-5-vegas": "5 in turn, Vegas",
+}
+"""The variants, and how many circuits a client has with each and how streams are spread."""
+
+
+COMPARISONS = (
+    ("five in turn against one", (PATH, ONE), (PATH, FIVE), ("five_against_one", "uniform"), "-"),
+    ("five by a hash", (PATH, ONE), (PATH, HASHING), ("five_against_one", "hashing"), "-"),
+    ("beside other traffic", (BUSY, ONE), (BUSY, "faster"), ("busy_five_against_one",), "-"),
+    ("that against none, five", (PATH, "faster"), (BUSY, "faster"), ("busy_against_idle",), "+"),
+)
+"""What is compared: in words, before, after, where the paper's number is, and its sign.
+
+"faster" is the rule that was the faster one of the load in the paper.
+"""
+
+
+class Runs:
+    """The study's runs by scenario, variant and load."""
+
+    def __init__(self, found: Found) -> None:
+        self._runs = {
+            (group.scenario, group.variant, group.traffic): runs
+            for part in found.parts
+            for group, runs in part.valid.items()
+        }
+
+    def of(self, scenario: str, variant: str, load: str) -> Sequence[Run]:
+        """The runs, one for each seed; none if there are none."""
+        return self._runs.get((scenario, variant, load), ())
+
+    def by_seed(
+        self, metric: Metric, scenario: str, variant: str, load: str
+    ) -> Mapping[int, float]:
+        """A metric of these by seed."""
+        return metric.by_seed(self.of(scenario, variant, load))
+
+    def load_change(
+        self, before: tuple[str, str], after: tuple[str, str], load: str, comparisons: int = 1
+    ) -> str:
+        """The change of a load's time between two pairs of scenario and variant."""
+        times = (self.by_seed(LOAD_TIME, *names, load) for names in (before, after))
+        return change_text(change(*times, simultaneous_confidence(comparisons)))
+
+
+def tables(found: Found) -> dict[str, Table]:
+    """The paper's experiments."""
+    runs = Runs(found)
+    return {
+        "path": Table("The path", ("circuits", *LOADS.values()), tuple(_path_rows(runs))),
+        "published": Table(
+            "Five circuits against one",
+            ("", *LOADS.values(), *(f"{name}, published" for name in LOADS.values())),
+            tuple(_published_rows(runs)),
+        ),
+        "users": Table("Two users", ("circuits", *LOADS.values()), tuple(_users_rows(runs))),
+    }
+
+
+def _path_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
+    """A row for each variant: the time of each load, and its change against one circuit."""
+    for variant, circuits in CIRCUITS.items():
+        cells = []
+        for load in LOADS:
+            times = runs.by_seed(LOAD_TIME, PATH, variant, load)
+            cell = mean_cell(times.values(), LOAD_TIME.digits)
+            changed = runs.load_change((PATH, ONE), (PATH, variant), load).partition(" (")[0]
+            cells.append(cell if variant == ONE or cell == NOTHING else f"{cell} ({changed})")
+        yield circuits, *cells
+
+
+def _published_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
+    """A row for each comparison that the paper has a number of: our change, and its own."""
+    for text, before, after, key, sign in COMPARISONS:
+        ours, theirs = [], []
+        for load in LOADS:
+            names = [
+                (scenario, _faster(load) if variant == "faster" else variant)
+                for scenario, variant in (before, after)
+            ]
+            ours.append(runs.load_change(names[0], names[1], load, len(LOADS)))
+            of = PUBLISHED
+            for part in key:
+                of = of[part]
+            theirs.append(f"{sign}{of[load]} %")
+        yield text, *ours, *theirs
+
+
+def _faster(load: str) -> str:
+    """The rule that was the faster one of the load in the paper, by which figure 13 is."""
+    both = PUBLISHED["five_against_one"]
+    return FIVE if both["uniform"][load] > both["hashing"][load] else HASHING
+
+
+def _users_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
+    """A row for each variant: by how many percent two users differ."""
+    for variant in (ONE, FIVE, HASHING):
+        apart = [runs.by_seed(LARGEST_DIFFERENCE, TWO_USERS, variant, load) for load in LOADS]
+        cells = (mean_cell(one.values(), LARGEST_DIFFERENCE.digits) for one in apart)
+        yield CIRCUITS[variant], *cells
+    yield "published, at most", *(f"{PUBLISHED['two_users'][load]:g}" for load in LOADS)
+
+
+def fields(found: Found) -> dict[str, object]:
+    """How far two users are apart, by variant over all loads, and at most."""
+    runs = Runs(found)
+
+    def apart(*variants: str) -> list[float]:
+        return [
+            value
+            for variant, load in product(variants, LOADS)
+            for value in runs.by_seed(LARGEST_DIFFERENCE, TWO_USERS, variant, load).values()
+        ]
+
+    def shown(values: list[float]) -> str:
+        mean = MeanOverRuns.of(values)
+        return f"{mean.mean:.1f} %" if mean else NOTHING
+
+    everyone = apart(ONE, FIVE, HASHING)
+    seeds = {
+        run.summary.seed for part in found.parts for ones in part.valid.values() for run in ones
+    }
+    single = "All of it is of one seed, and so an example: nothing here is decided."
+    return {
+        "only_one_seed": single if len(seeds) < 2 else "",
+        "apart": lambda variant: shown(apart(variant)),
+        "mean_apart": shown(everyone),
+        "most_apart": f"{max(everyone):.1f} %" if everyone else NOTHING,
+    }
