@@ -11,7 +11,9 @@ Or compute how it would measure the live network, or what lying relays gain, wit
 
 [What is measured](capacity.md#measured-in-the-lab). `--schedule` computes for the relays of a
 consensus how many slots of 30 s the measurers need, how busy they are in a day with a random
-schedule, and how long new relays wait; `--liars` what a relay gains that lies. `--relays relay1`
+schedule, and how long new relays wait; `--liars` what a relay gains that lies. In a scenario,
+`--clients` have [traffic meanwhile](capacity.md#while-clients-have-traffic), `--liar` names
+[relays that lie](capacity.md#liars), and of `--teams` each relay has the median. `--relays relay1`
 with `--guess "250 Mbit/s"` measures one relay in a single round, if the guess is about right.
 
 ```sh
@@ -32,10 +34,11 @@ from rich.table import Table
 
 from commands import _options
 from commands._late_bar import late_bar
+from commands._measured_relays import print_outcomes
 from flashflow import lab
 from flashflow.allocation import least_measurers
-from flashflow.lab import Outcome
 from flashflow.liars import liars
+from flashflow.lies import lies_of
 from flashflow.live import Schedule, capacities, schedule
 from flashflow.parameters import PAPER, Parameters
 from flashflow.published import FACTOR_IN_SECTION_7, SECTION_7
@@ -44,7 +47,7 @@ from testbed.asked.plans import check_seed
 from testbed.basics.console import say
 from testbed.basics.ending import PREMISE_FAILED, VALID
 from testbed.basics.errors import InputError
-from testbed.basics.units import rate_bit_per_s
+from testbed.basics.units import rate_bit_per_s, share_fraction
 from testbed.network.bandwidth_file import write_bandwidth_file
 from testbed.network.finding import read_consensuses
 from testbed.network.places import PLACES, read_places
@@ -56,6 +59,8 @@ SOCKETS = 160
 """The connections to a relay, as in the paper."""
 
 _MOST_TEAMS = 20
+_MOST_RATIO_PERCENT = 90
+"""MeasurementBackground's limit."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +136,43 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
         metavar="RATE",
         help="what each relay is taken for before it is measured (default: its weight)",
     )
+    _add_conditions(parser)
     _options.add_set(parser)
+
+
+def _add_conditions(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what goes on while relays are measured."""
+    parser.add_argument(
+        "--clients",
+        type=_options.whole(0),
+        default=0,
+        metavar="N",
+        help="so many of the scenario's clients have traffic while relays are measured (default: 0,"
+        " an idle network)",
+    )
+    parser.add_argument(
+        "--ratio",
+        type=_ratio,
+        default=PAPER.background_ratio,
+        metavar="SHARE",
+        help="r, the largest share of a measured relay's traffic that may be its clients', such as"
+        f" '10 %%' (default: {100 * PAPER.background_ratio:g} %%)",
+    )
+    parser.add_argument(
+        "--liar",
+        action="append",
+        default=[],
+        metavar="RELAYS=LIE",
+        help="relays that lie, such as 'relay1=background', 'relay*=undecrypted', or"
+        " 'relay2=40 %%', which has its capacity in 40 %% of the slots; may be repeated",
+    )
+    parser.add_argument(
+        "--check",
+        type=_probability,
+        default=PAPER.check_probability,
+        metavar="P",
+        help=f"the probability of a cell to be checked (default: {PAPER.check_probability:g})",
+    )
 
 
 def run(given: argparse.Namespace, messages: Console) -> int:
@@ -143,13 +184,19 @@ def run(given: argparse.Namespace, messages: Console) -> int:
     check_seed(given.seed)
     by = _parameters(given.factor)
     _refuse_others(given)
+    if given.teams > _MOST_TEAMS:
+        raise InputError(f"--teams {given.teams}: take at most {_MOST_TEAMS}")
     if given.scenario is not None:
-        return _measure(given, replace(by, slot_s=given.seconds), messages)
+        by = replace(
+            by,
+            slot_s=given.seconds,
+            background_ratio=given.ratio,
+            check_probability=given.check,
+        )
+        return _measure(given, by, messages)
     if given.liars:
         _print_liars(given.json)
         return VALID
-    if given.teams > _MOST_TEAMS:
-        raise InputError(f"--teams {given.teams}: take at most {_MOST_TEAMS}")
     with late_bar(messages, "reading", None) as tell:
         consensuses = read_consensuses(given.schedule, tell)
     places = read_places(PLACES)
@@ -176,15 +223,17 @@ def _refuse_others(given: argparse.Namespace) -> None:
         "sockets": SOCKETS,
         "relays": (),
         "guess": None,
+        "clients": 0,
+        "ratio": PAPER.background_ratio,
+        "liar": [],
+        "check": PAPER.check_probability,
         "set": [],
     }
-    of_schedule: dict[str, object] = {"teams": 1}
-    others, what = of_lab, "measures a scenario's relays: name a scenario"
     if given.scenario is not None:
-        others, what = of_schedule, "is for --schedule: leave it out"
-    for name, default in others.items():
+        return
+    for name, default in of_lab.items():
         if getattr(given, name) != default:
-            raise InputError(f"--{name} {what}")
+            raise InputError(f"--{name} measures a scenario's relays: name a scenario")
 
 
 def _parameters(factor: float | None) -> Parameters:
@@ -219,53 +268,42 @@ def _measure(given: argparse.Namespace, by: Parameters, messages: Console) -> in
     drawn = read_source(given.scenario, dict(given.set)).draw(given.seed)
     largest = max(relay.rate_up_bit_per_s or 0 for relay in drawn.network.of_kind("relay"))
     team = _team(drawn.scenario, largest, given.measurers, by)
-    plan = measuring_plan(given.scenario, team, seed=given.seed, changes=dict(given.set))
+    plan = measuring_plan(
+        given.scenario,
+        team,
+        seed=given.seed,
+        changes=dict(given.set),
+        clients=given.clients,
+        ratio=None if by.background_ratio == PAPER.background_ratio else by.background_ratio,
+    )
     guesses = lab.chosen_guesses(plan, given.relays, given.guess)
+    lies = lies_of(given.liar, [relay.name for relay in plan.of_kind("relay")])
     progress = ProgressBar.on(messages, f"measuring {drawn.scenario}")
     with progress.bar:
-        found = lab.measure_network(
-            plan,
-            {f"{MEASURER}{number}": float(rate) for number, rate in enumerate(team, start=1)},
-            measurement_key(given.seed),
-            by,
-            given.sockets,
-            lambda asked: measure_relays(plan, asked, messages, progress.show),
-            guesses,
+        found = lab.combined(
+            [
+                lab.measure_network(
+                    plan,
+                    {f"{MEASURER}{number}": float(rate) for number, rate in enumerate(team, 1)},
+                    measurement_key(given.seed),
+                    by,
+                    given.sockets,
+                    lambda asked: measure_relays(plan, asked, messages, progress.show),
+                    guesses,
+                    lies,
+                    one,
+                )
+                for one in range(1, given.teams + 1)
+            ]
         )
     file = given.v3bw or Path("results/flashflow", drawn.scenario, f"seed-{given.seed}.v3bw")
     write_bandwidth_file(file, lab.bandwidth_file(plan, found, START_NS // 10**9))
     if given.json:
         print(json.dumps([one.record() for one in found], indent=1))
     else:
-        _print_outcomes(Console(), found)
+        print_outcomes(Console(), found)
     say(messages, f"weights in {file}")
     return VALID if all(one.holds for one in found) else PREMISE_FAILED
-
-
-def _print_outcomes(console: Console, found: Sequence[Outcome]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    headings = (
-        "relay",
-        "carries,\nMbit/s",
-        "measured",
-        "less, %",
-        "measurements",
-        "cells\nchecked",
-    )
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left")
-    for one in found:
-        cells = ("-", "-")
-        if one.bit_per_s is not None and one.error_percent is not None:
-            cells = (f"{one.bit_per_s / 1e6:.2f}", f"{-one.error_percent:.1f}")
-        carries = f"{one.true_bit_per_s / 1e6:.2f}"
-        table.add_row(one.relay, carries, *cells, str(one.measurements), str(one.checked))
-    console.print(table)
-    for one in found:
-        if one.problem:
-            say(console, one.problem)
-        elif not one.holds:
-            say(console, f"{one.relay}: the result doesn't hold: its measurers had too little")
 
 
 def _print_schedules(console: Console, found: Sequence[Schedule], by: Parameters) -> None:
@@ -335,6 +373,30 @@ def _rate(text: str) -> int:
         return rate_bit_per_s(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f'"{text}" {error}') from None
+
+
+def _ratio(text: str) -> float:
+    """A share of whole percent, as Tor's option is."""
+    try:
+        share = share_fraction(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f'"{text}" {error}') from None
+    percent = round(100 * share)
+    if abs(100 * share - percent) > 1e-9 or not 1 <= percent <= _MOST_RATIO_PERCENT:
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a whole number of percent from 1 to {_MOST_RATIO_PERCENT}"
+        )
+    return percent / 100
+
+
+def _probability(text: str) -> float:
+    try:
+        probability = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number') from None
+    if not 0 < probability <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1")
+    return probability
 
 
 def _factor(text: str) -> float:

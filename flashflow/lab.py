@@ -4,11 +4,12 @@ A round is a machine that measures all relays whose last result doesn't hold yet
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flashflow.aggregation import capacity, second_totals
 from flashflow.allocation import allocated, is_accepted, next_guess
+from flashflow.lies import Lie, limits, patched
 from flashflow.parameters import Parameters
 from flashflow.schedule import greedy_slots
 from testbed.basics.errors import InputError
@@ -19,6 +20,9 @@ from testbed.plan.model import Plan, PlannedNode
 
 MOST_ROUNDS = 8
 """Each doubles a guess at least, so that a relay's first one can be 1/128 of its capacity."""
+
+AROUND_S = 5
+"""How long clients' traffic is reported before and after each measurement, if there is any."""
 
 BYTES_PER_WEIGHT = 1000
 """A weight of 1 in a consensus: a kB/s."""
@@ -32,20 +36,31 @@ class Outcome:
     """What is known of a relay in the end.
 
     Attributes:
-        bit_per_s: its measured capacity; None if none could be measured.
+        lie: how it lied.
+        bit_per_s: its measured capacity; None if none could be measured. With several teams: the
+            (low) median of those that have a result, as authorities take it, if that is most.
+        teams_bit_per_s: each team's result.
         seconds_bit_per_s: what was measured in each second, whose median the capacity is.
         true_bit_per_s: the rate of its link, or of its processor if that is slower.
         background_bit_per_s: the mean of what it reported of its clients.
+        background_seconds_bit_per_s: what it reported in each second.
+        before_bit_per_s, after_bit_per_s: what it reported in the seconds around the measurement;
+            empty where the network was idle.
         holds: whether the result is small enough for what its measurers had.
         problem: why it wasn't measured; "" if it was.
     """
 
     relay: str
+    lie: Lie | None
     fingerprint: str
     bit_per_s: float | None
     seconds_bit_per_s: tuple[float, ...]
     true_bit_per_s: float
+    teams_bit_per_s: tuple[float | None, ...]
     background_bit_per_s: float
+    background_seconds_bit_per_s: tuple[int, ...]
+    before_bit_per_s: tuple[int, ...]
+    after_bit_per_s: tuple[int, ...]
     measurements: int
     checked: int
     holds: bool
@@ -99,6 +114,8 @@ def measure_network(
     sockets: int,
     carry_out: Carry,
     guesses: Mapping[str, float] | None = None,
+    lies: Mapping[str, Lie] | None = None,
+    number_of_team: int = 1,
 ) -> list[Outcome]:
     """Measure relays of a network.
 
@@ -109,7 +126,11 @@ def measure_network(
         sockets: the connections to a relay.
         guesses: the relays to measure, and what each is taken for at first, in bit/s; default: all
             relays, with `first_guesses`.
+        lies: how relays lie, by their names.
+        number_of_team: which of the authorities' teams this is.
     """
+    lies = lies or {}
+    rates = {relay.name: _true_rate(relay) for relay in plan.of_kind("relay")}
     guesses = dict(guesses or first_guesses(plan))
     outcomes: dict[str, Outcome] = {}
     for number in range(1, MOST_ROUNDS + 1):
@@ -120,11 +141,16 @@ def measure_network(
                 sockets=sockets,
                 seconds=by.slot_s,
                 check_probability=by.check_probability,
+                around_s=AROUND_S if plan.traffic_by_client else 0,
+                team=number_of_team,
+                lies=patched(lies),
+                limits_bit_per_s=limits(lies, rates, plan.seed, f"{number_of_team} {number}"),
                 slots=_slots(given, team),
             )
         )
         for one in found.relays:
-            outcome = _outcome(plan, one, given[one.relay], number, by)
+            outcome = _outcome(one, rates[one.relay], given[one.relay], number, by)
+            outcome = replace(outcome, lie=lies.get(one.relay))
             outcomes[one.relay] = outcome
             if outcome.holds or outcome.bit_per_s is None or given[one.relay] == sum(team.values()):
                 del guesses[one.relay]
@@ -133,6 +159,29 @@ def measure_network(
         if not guesses:
             break
     return [outcomes[one.name] for one in plan.of_kind("relay") if one.name in outcomes]
+
+
+def combined(teams: Sequence[Sequence[Outcome]]) -> list[Outcome]:
+    """What authorities with a team each know of the relays, from what each team has found."""
+    return [_median_outcome(of_relay) for of_relay in zip(*teams, strict=True)]
+
+
+def _median_outcome(teams: Sequence[Outcome]) -> Outcome:
+    """A relay's outcome: that of the team with the median, with what all have found."""
+    measured = sorted(
+        (one for one in teams if one.bit_per_s is not None), key=lambda one: one.bit_per_s or 0
+    )
+    failed = [one for one in teams if one.bit_per_s is None]
+    # As median_low: of an even number of results the lower one in the middle.
+    chosen = failed[0] if len(failed) >= len(measured) else measured[(len(measured) - 1) // 2]
+    return replace(
+        chosen,
+        teams_bit_per_s=tuple(one.bit_per_s for one in teams),
+        measurements=sum(one.measurements for one in teams),
+        checked=sum(one.checked for one in teams),
+        holds=chosen.bit_per_s is not None and all(one.holds for one in measured),
+        problem=next((one.problem for one in failed), ""),
+    )
 
 
 def _slots(
@@ -155,19 +204,23 @@ def _slots(
 
 
 def _outcome(
-    plan: Plan, found: RelaySeconds, allocation: float, number: int, by: Parameters
+    found: RelaySeconds, true_bit_per_s: float, allocation: float, number: int, by: Parameters
 ) -> Outcome:
-    node = plan.node(found.relay)
     reports = [*found.echoed.values()], found.background, by.background_ratio
     result = None if found.problem else 8 * capacity(*reports)
     seconds = () if found.problem else tuple(8 * total for total in second_totals(*reports))
     return Outcome(
         relay=found.relay,
+        lie=None,
         fingerprint=found.fingerprint,
         bit_per_s=result,
         seconds_bit_per_s=seconds,
-        true_bit_per_s=_true_rate(node),
+        true_bit_per_s=true_bit_per_s,
+        teams_bit_per_s=(result,),
         background_bit_per_s=8 * sum(found.background) / max(len(found.background), 1),
+        background_seconds_bit_per_s=tuple(8 * one for one in found.background),
+        before_bit_per_s=tuple(8 * one for one in found.background_before),
+        after_bit_per_s=tuple(8 * one for one in found.background_after),
         measurements=number,
         checked=found.checked,
         holds=result is not None and is_accepted(result, allocation, by),

@@ -6,6 +6,7 @@ import pytest
 
 from commands.__main__ import main
 from flashflow.lab import (
+    AROUND_S,
     MOST_ROUNDS,
     Outcome,
     bandwidth_file,
@@ -49,6 +50,36 @@ def test_measurers_take_the_place_of_clients(plan: Plan) -> None:
     other = measuring_plan("SmallNetwork", [10**9], seed=2)
     assert other.tor.torrc_relay["MeasurementKey"] != [key]
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_clients_may_have_traffic_while_relays_are_measured() -> None:
+    plan = measuring_plan("SmallNetwork", [10**9], seed=1, clients=12, ratio=0.1)
+    assert plan.clients == ["measurer1", *(f"client{number}" for number in range(2, 14))]
+    assert list(plan.traffic_by_client) == plan.clients[1:]
+    # They choose paths as the scenario says, and have its servers.
+    assert plan.policy.entry_guards
+    assert len(plan.of_kind("server")) == 4
+    assert plan.tor.torrc_relay["MeasurementBackground"] == ["10"]
+    idle = measuring_plan("SmallNetwork", [10**9], seed=1)
+    assert not idle.traffic_by_client
+    assert not idle.policy.entry_guards
+    assert "MeasurementBackground" not in idle.tor.torrc_relay
+
+
+def test_what_clients_had_around_a_measurement_is_reported(plan: Plan) -> None:
+    def change(one: RelaySeconds) -> RelaySeconds:
+        around = {"background_before": (3,) * AROUND_S, "background_after": (2,) * AROUND_S}
+        return one.model_copy(update={"background": (1,) * 30, **around})
+
+    busy = measuring_plan("SmallNetwork", [10**9, 10**9], seed=1, clients=1)
+    for network, around_s in ((busy, AROUND_S), (plan, 0)):
+        carry_out = lab(network, change)
+        found = measured(network, carry_out)["relay1"]
+        assert {asked.around_s for asked in carry_out.asked} == {around_s}
+        assert found.before_bit_per_s == (24,) * AROUND_S
+        assert found.background_seconds_bit_per_s == (8,) * 30
+        assert found.background_bit_per_s == 8
+        assert found.after_bit_per_s == (16,) * AROUND_S
 
 
 def test_a_topology_has_no_place_for_measurers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,14 @@
 """Measurers and a relay that can be measured: the patched Tor on the loopback, and in the lab."""
 
 import json
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
+from socket import socket
 from statistics import median
 
 import pytest
@@ -15,7 +18,7 @@ from rich.console import Console
 from commands.__main__ import main
 from testbed.asked.measurers import PATCH
 from testbed.inside.measurers import team
-from testbed.inside.measurers.circuit import CELL_BYTES
+from testbed.inside.measurers.circuit import CELL_BYTES, REPORT, Circuit
 from testbed.inside.measurers.keystream import decrypted
 from testbed.inside.measurers.team import Result, Target, measure
 from testbed.network.bandwidth_file import read_bandwidth_file
@@ -33,6 +36,55 @@ def test_the_keystream_is_aes_in_counter_mode() -> None:
     assert whole[:16].hex() == "c6a13b37878f5b826f4f8162a1c8d879"
     assert decrypted(key, 21, zeros[21:]) == whole[21:]
     assert decrypted(key, 0, whole) == zeros
+
+
+def test_each_report_is_of_one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports that come where seconds end, some of them a little earlier."""
+    circuit = Circuit(socket(), "relay", b"", KEY, 1.0, Random(1), 0.5, wants_reports=True)
+    circuit.begin, circuit.is_open, circuit._greeted = 100.0, True, True
+    with circuit.sock:
+        for number, now in enumerate((97.0, 97.999, 99.0, 99.999, 101.001)):
+            circuit._handle(bytes([128, 0, 0, 1, REPORT]) + struct.pack("!QQ", number, 0), now)
+    assert [circuit.seconds[second].background for second in (-3, -2, -1, 0, 1)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.experiment
+def test_clients_are_held_back_while_relays_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At r = 10 % a relay gives its clients a ninth of what it echoes, whatever they had before."""
+    network = ["--set", "network.relays=4", "--set", "network.relay_rates=20 %"]
+    network += ["--set", "clients.page=0 %", "--set", "clients.bulk5mib=100 %"]
+    words = ["flashflow", "SmallNetwork", *network, "--set", "warm_up=3 s", "--clients", "6"]
+    options = ["--ratio", "10 %", "--seconds", "5", "--sockets", "24", "--json"]
+    assert main([*words, *options, "--v3bw", str(tmp_path / "v3bw")]) in (0, 3)
+    found = json.loads(capsys.readouterr().out)
+    held_back = 0
+    for one in found:
+        meanwhile = median(one["background_seconds_bit_per_s"])
+        echoed = median(one["seconds_bit_per_s"]) - meanwhile
+        assert meanwhile <= 1.1 * echoed / 9, one
+        held_back += median(one["before_bit_per_s"]) > 1.5 * echoed / 9
+        held_back += median(one["after_bit_per_s"]) > 1.5 * echoed / 9
+    assert held_back >= 4
+
+
+@pytest.mark.experiment
+def test_liars_gain_what_is_expected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Claimed traffic counts up to r; cells that aren't decrypted are found; a slow slot counts."""
+    network = ["--set", "network.relays=4", "--set", "network.relay_rates=20 %"]
+    lies = ["relay1=0 %", "relay2=undecrypted", "relay3=background", "relay4=100 %"]
+    liars = [word for lie in lies for word in ("--liar", lie)]
+    options = ["--seconds", "9", "--sockets", "24", "--check", "0.01", "--json"]
+    words = ["flashflow", "SmallNetwork", *network, *liars, *options]
+    assert main([*words, "--v3bw", str(tmp_path / "v3bw")]) == 3
+    slow, forges, claims, fast = json.loads(capsys.readouterr().out)
+    honest = claims["bit_per_s"] * 0.75 / claims["true_bit_per_s"]
+    assert honest == pytest.approx(1, abs=0.11)
+    assert "checked cells came back wrong" in forges["problem"]
+    assert forges["bit_per_s"] is None
+    assert slow["bit_per_s"] < 0.11 * slow["true_bit_per_s"]
+    assert fast["error_percent"] == pytest.approx(0, abs=11)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +145,8 @@ def test_a_key_is_refused_outside_a_testing_network(tor: Path, tmp_path: Path) -
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
     assert "MeasurementKey is for testing Tor networks only!" in verified(f"MeasurementKey {KEY}")
+    lie = "TestingMeasurementLie background"
+    assert "TestingMeasurementLie is for testing Tor networks only!" in verified(lie)
     assert "a percentage of at most 90" in verified("MeasurementBackground 91")
     assert "Configuration was valid" in verified("SocksPort 0")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars
 import pytest
 
+from commands.__main__ import main
 from testbed.asked.plans import make_plan
 from testbed.basics.errors import InputError
 from testbed.inside.tor.configuration import AuthorityIdentity, TorFiles, torrc
@@ -163,3 +164,14 @@ def test_a_busy_processor_is_named() -> None:
 def test_busy_time_must_follow_from_the_bytes(busy_s: float, ok: bool) -> None:
     processor = Processor(read_ps_per_byte=PS_PER_BYTE_AT_50_MBIT_PER_S)
     assert is_as_planned(processor, seconds(("middle1", busy_s, 6_250_000))) is ok
+
+
+def test_the_host_machine_has_no_processors_that_take_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["scenario", "NoDropping", "--set", "nodes.middle1.processor=50 Mbit/s"]
+    out = tmp_path / "run"
+    assert main([*words, "--machine", "host", "--out", str(out)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "--machine host: middle1 have a processor in [nodes]" in line
+    assert not out.exists()

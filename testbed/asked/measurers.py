@@ -22,6 +22,8 @@ def measuring_plan(
     *,
     seed: int,
     changes: Mapping[str, Value] | None = None,
+    clients: int = 0,
+    ratio: float | None = None,
 ) -> Plan:
     """Plan a network with these measurers, which are where its first clients would be.
 
@@ -29,43 +31,61 @@ def measuring_plan(
         scenario: the name or file of a scenario whose network is drawn.
         rates_bit_per_s: each measurer's rate, up and down.
         changes: values instead of those in the scenario's file, by dotted keys.
+        clients: how many have traffic while relays are measured, with the scenario's shares of
+            traffic and its way of choosing paths.
+        ratio: r, the largest share of a measured relay's traffic that may be its clients';
+            None for the patch's own (25 %).
 
     Raises:
         InputError: the scenario can't be run, or its network isn't drawn.
     """
+    _check_is_drawn(scenario)
+    smaller: dict[str, Value] = {"network.clients": len(rates_bit_per_s) + clients}
+    if not clients:
+        smaller["network.servers"] = 1
+        smaller["paths.entry_guards"] = smaller["paths.learn_timeouts"] = False
+    plan = make_plan(scenario, "vanilla", seed=seed, changes={**(changes or {}), **smaller})
+    rates = dict(zip(plan.clients, rates_bit_per_s, strict=False))
+    names = {client: f"{MEASURER}{number}" for number, client in enumerate(rates, 1)}
+    return plan.model_copy(
+        update={
+            "nodes": tuple(_node(node, names, rates) for node in plan.nodes),
+            "links": tuple(_link(link, names, rates) for link in plan.links),
+            "server_by_client": _renamed(plan.server_by_client, names),
+            "traffic_by_client": {
+                one: of for one, of in plan.traffic_by_client.items() if one not in names
+            },
+            "congestion_control": _renamed(plan.congestion_control, names),
+            "tor": plan.tor.model_copy(
+                update={
+                    "patches": (*plan.tor.patches, planned_patch(PATCH)),
+                    "torrc_relay": {**plan.tor.torrc_relay, **_torrc(seed, ratio)},
+                }
+            ),
+        }
+    )
+
+
+def _check_is_drawn(scenario: str) -> None:
+    """Refuse a scenario whose network isn't drawn."""
     file = scenario_file(scenario)
     if not is_sampled(file):
         raise InputError(
             f"{label(file)}: its clients reach one relay each, and measurers must reach all of"
             f' them: take a scenario with topology = "{SAMPLED}", such as SmallNetwork'
         )
-    smaller: dict[str, Value] = {
-        "network.clients": len(rates_bit_per_s),
-        "network.servers": 1,
-        "paths.entry_guards": False,
-        "paths.learn_timeouts": False,
-    }
-    plan = make_plan(scenario, "vanilla", seed=seed, changes={**(changes or {}), **smaller})
-    names = {client: f"{MEASURER}{number}" for number, client in enumerate(plan.clients, 1)}
-    rates = dict(zip(plan.clients, rates_bit_per_s, strict=True))
-    torrc = {**plan.tor.torrc_relay, "MeasurementKey": [measurement_key(seed)]}
-    return plan.model_copy(
-        update={
-            "nodes": tuple(_node(node, names, rates) for node in plan.nodes),
-            "links": tuple(_link(link, names, rates) for link in plan.links),
-            "server_by_client": {names[one]: to for one, to in plan.server_by_client.items()},
-            "traffic_by_client": {names[one]: of for one, of in plan.traffic_by_client.items()},
-            "congestion_control": {
-                names.get(one, one): of for one, of in plan.congestion_control.items()
-            },
-            "tor": plan.tor.model_copy(
-                update={
-                    "patches": (*plan.tor.patches, planned_patch(PATCH)),
-                    "torrc_relay": torrc,
-                }
-            ),
-        }
-    )
+
+
+def _renamed(by_node: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    return {names.get(node, node): value for node, value in by_node.items()}
+
+
+def _torrc(seed: int, ratio: float | None) -> dict[str, list[str]]:
+    """The options of relays that can be measured."""
+    lines = {"MeasurementKey": [measurement_key(seed)]}
+    if ratio is not None:
+        lines["MeasurementBackground"] = [f"{100 * ratio:.0f}"]
+    return lines
 
 
 def measurement_key(seed: int) -> str:

@@ -1,9 +1,14 @@
 """What measurers are to do in a machine, and what they found, as plain data in two files."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 ASKED_FILE, MEASURED_FILE = "asked.json", "measured.json"
 """The files' names in a run's directory."""
+
+
+LIES = ("background", "undecrypted")
+"""How a relay can lie by TestingMeasurementLie: it claims traffic of clients that it doesn't have,
+or sends cells back without decrypting them."""
 
 
 class MeasurementPart(BaseModel):
@@ -27,6 +32,11 @@ class Asked(MeasurementPart):
         sockets: the connections to each relay.
         seconds: how long each is measured.
         check_probability: that of a cell to be checked.
+        around_s: how long clients' traffic is reported before and after each measurement; 0 where
+            the network is idle.
+        team: which of the authorities' teams measures, from 1.
+        lies: the relays that lie, and how: one of `LIES`.
+        limits_bit_per_s: the relays that have less than their capacity here, and what they have.
         slots: those relays that are measured at once, in order.
     """
 
@@ -34,6 +44,10 @@ class Asked(MeasurementPart):
     sockets: int
     seconds: int
     check_probability: float
+    around_s: int = 0
+    team: int = 1
+    lies: dict[str, str] = Field(default_factory=dict)
+    limits_bit_per_s: dict[str, float] = Field(default_factory=dict)
     slots: tuple[tuple[Assignment, ...], ...]
 
 
@@ -44,6 +58,7 @@ class RelaySeconds(MeasurementPart):
         fingerprint: of its identity key.
         echoed: the bytes that came back in each second, by measurer.
         background: the bytes that it reports of its clients, in each second.
+        background_before, background_after: the same of the seconds around the measurement.
         checked, forged: cells whose content was compared, and those that were wrong.
         problem: why it wasn't measured; "" if it was.
     """
@@ -52,6 +67,8 @@ class RelaySeconds(MeasurementPart):
     fingerprint: str
     echoed: dict[str, tuple[int, ...]]
     background: tuple[int, ...]
+    background_before: tuple[int, ...] = ()
+    background_after: tuple[int, ...] = ()
     checked: int
     forged: int
     problem: str = ""

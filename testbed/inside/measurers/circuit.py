@@ -63,7 +63,9 @@ class Circuit:
         random: the source of everything random.
         probability: that of a cell to be checked.
         wants_reports: whether the relay is to report its clients' traffic here.
-        seconds: what is known of each second since `begin`, when filling begins.
+        seconds: what is known of each second since `begin`, when filling begins; of those before
+            it, whose numbers are negative, only reports.
+        end: when filling ends.
         round_trip_s: how long the relay took to answer the request for the circuit.
     """
 
@@ -80,8 +82,10 @@ class Circuit:
     forged: int = 0
     seconds: dict[int, Second] = field(default_factory=dict)
     begin: float | None = None
+    end: float = math.inf
     round_trip_s: float = 0.0
     _asked_at: float = 0.0
+    _first_report_s: float | None = None
     _tls: ssl.SSLSocket | None = None
     _is_secure: bool = False
     _greeted: bool = False
@@ -193,10 +197,11 @@ class Circuit:
             self.round_trip_s = min(now - self._asked_at, _LONGEST_ROUND_TRIP_S)
         elif command == MEASURE and self.is_open:
             self._echoed(1, memoryview(cell), now)
-        elif command == REPORT and self.begin is not None and now >= self.begin:
+        elif command == REPORT and self.begin is not None:
             (background,) = struct.unpack_from("!Q", payload)
-            # It is of the second that has just ended, by the relay's clock.
-            self.seconds.setdefault(int(now - self.begin), Second()).background = background
+            self.seconds.setdefault(
+                self._reported(now - self.begin), Second()
+            ).background = background
 
     def _ask(self, now: float) -> None:
         """Answer a NETINFO, and ask for a circuit."""
@@ -207,6 +212,16 @@ class Circuit:
         asked = self._secret + bytes([self.wants_reports])
         proof = hmac.digest(self.key.encode(), asked + self.identity, "sha256")
         self._outgoing += _cell(_CIRCUIT, CREATE, asked + proof)
+
+    def _reported(self, at_s: float) -> int:
+        """The second in which a report comes, of the one before it by the relay's clock.
+
+        A relay reports at the same moment of each second, which may be where our own seconds end:
+        then some come a little earlier than the first one, and some a little later.
+        """
+        if self._first_report_s is None:
+            self._first_report_s = at_s
+        return math.floor(self._first_report_s) + round(at_s - self._first_report_s)
 
     def _created(self, payload: bytes) -> None:
         """Derive the key as for a CREATED_FAST (KDF-TOR), and see that the relay has the same."""
@@ -240,7 +255,7 @@ class Circuit:
 
     def _fill(self, now: float) -> bool:
         """Make more cells if rate and window permit."""
-        if self.begin is None or now < self.begin:
+        if self.begin is None or not self.begin <= now < self.end:
             return False
         cells = min(max(int(self.rate * _CHUNK_S / CELL_BYTES), 1), _MOST_CELLS)
         due = self.rate * (now - self.begin) / CELL_BYTES + cells

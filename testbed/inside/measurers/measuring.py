@@ -1,15 +1,22 @@
-"""Measures a network's relays from its measurers, as a file asks for; nothing else goes on there.
+"""Measures a network's relays from its measurers, as a file asks for.
 
 It runs inside the machine. Measurers are nodes; one process opens the sockets of all of them, and
-stands for the authority that coordinates them, too.
+stands for the authority that coordinates them, too. The network is idle unless it has clients
+with traffic, which then goes on all the time.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from socket import socket
 
+from testbed.basics.errors import TestbedError
+from testbed.basics.seeds import derived_seed
+from testbed.inside.experiment import ready_network
+from testbed.inside.generators import playing_traffic
 from testbed.inside.lab.network import Lab, running_lab
 from testbed.inside.measurers.team import Result, Target, measure, plain_socket
 from testbed.inside.recording import Record
@@ -29,7 +36,7 @@ from testbed.plan.model import Plan
 
 
 def run_measurements(
-    plan: Plan, tor: Path, directory: Path, state: Path, kept: Path | None
+    plan: Plan, tor: Path, tgen: Sequence[str], directory: Path, state: Path, kept: Path | None
 ) -> None:
     """Carry out all measurements that the directory's file asks for, and write what they found.
 
@@ -41,9 +48,9 @@ def run_measurements(
     found: list[RelaySeconds] = []
     with (
         Record(directory / "raw") as record,
-        running_lab(plan) as lab,
-        running_tors(lab, tor, state, logs, kept, record) as network,
+        _network(plan, tor, tgen, state, logs, kept, record) as (lab, network),
     ):
+        _let_relays_lie(network, asked)
         for number, slot in enumerate(asked.slots):
             record.step(
                 "measuring relays", number * asked.seconds, len(asked.slots) * asked.seconds
@@ -53,10 +60,48 @@ def run_measurements(
     (directory / MEASURED_FILE).write_text(text)
 
 
+@contextmanager
+def _network(
+    plan: Plan,
+    tor: Path,
+    tgen: Sequence[str],
+    state: Path,
+    logs: Path,
+    kept: Path | None,
+    record: Record,
+) -> Iterator[tuple[Lab, TorNetwork]]:
+    """The network to be measured; its clients' traffic, if there is any, has warmed up."""
+    if not plan.traffic_by_client:
+        with running_lab(plan) as lab, running_tors(lab, tor, state, logs, kept, record) as network:
+            yield lab, network
+        return
+    with (
+        ready_network(plan, tor, state, logs, record, kept) as (lab, network, circuits),
+        playing_traffic(lab, tgen, state, logs, record) as generators,
+    ):
+        record.step("warming up", 0, plan.warm_up_s)
+        time.sleep(plan.warm_up_s)
+        yield lab, network
+        circuits.check()
+        if ended := [name for name, program in generators.items() if program.poll() is not None]:
+            raise TestbedError(f"{ended[0]} ended while relays were measured")
+
+
+def _let_relays_lie(network: TorNetwork, asked: Asked) -> None:
+    for relay, lie in asked.lies.items():
+        network[relay].controller.set_conf("TestingMeasurementLie", lie)
+    for relay, bit_per_s in asked.limits_bit_per_s.items():
+        rate = f"{bit_per_s / 8:.0f} bytes"
+        # The lab's addresses are private ones, which Tor doesn't limit by default.
+        options = {"CountPrivateBandwidth": "1", "BandwidthRate": rate, "BandwidthBurst": rate}
+        network[relay].controller.set_options(options)
+
+
 def _slot(
     lab: Lab, network: TorNetwork, asked: Asked, slot: Sequence[Assignment]
 ) -> list[RelaySeconds]:
     """Measure a slot's relays at once."""
+    seed = lab.plan.seed
     targets = [
         Target(
             relay=one.relay,
@@ -73,7 +118,8 @@ def _slot(
         sockets=asked.sockets,
         seconds=asked.seconds,
         probability=asked.check_probability,
-        seed=lab.plan.seed,
+        seed=seed if asked.team == 1 else derived_seed(seed, "team", str(asked.team)),
+        around_s=asked.around_s,
         make_socket=partial(_socket_of, lab),
     )
     return [_found(one, network.fingerprints[one.relay]) for one in results]
@@ -95,6 +141,7 @@ def main() -> None:
         run_measurements(
             plan,
             given.tor,
+            given.tgen,
             given.directory,
             given.state,
             given.network and given.network / NETWORK,

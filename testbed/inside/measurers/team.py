@@ -9,7 +9,7 @@ from random import Random
 from socket import AF_INET, SOCK_STREAM, socket
 
 from testbed.basics.seeds import derived_seed
-from testbed.inside.measurers.circuit import Circuit, MeasurementError
+from testbed.inside.measurers.circuit import Circuit, MeasurementError, Second
 
 OPENING_TIMEOUT_S = 60.0
 _TICK_S = 0.005
@@ -43,6 +43,7 @@ class Result:
     Attributes:
         echoed: the bytes that came back, by measurer.
         background: what the relay reports of its clients.
+        background_before, background_after: the same of the seconds around the measurement.
         checked, forged: cells whose content was compared, and those that were wrong.
         problem: why it wasn't measured to the end; "" if it was.
     """
@@ -50,6 +51,8 @@ class Result:
     relay: str
     echoed: dict[str, list[int]] = field(default_factory=dict)
     background: list[int] = field(default_factory=list)
+    background_before: list[int] = field(default_factory=list)
+    background_after: list[int] = field(default_factory=list)
     checked: int = 0
     forged: int = 0
     problem: str = ""
@@ -72,6 +75,7 @@ def measure(
     seconds: int,
     probability: float,
     seed: int,
+    around_s: int = 0,
     make_socket: MakeSocket = plain_socket,
 ) -> list[Result]:
     """Measure some relays at once; one that fails has a problem, and the others go on.
@@ -82,6 +86,7 @@ def measure(
         seconds: how long.
         probability: that of a cell to be checked.
         seed: the source of everything random.
+        around_s: how many seconds are reported before and after measuring, too.
     """
     circuits: dict[str, dict[str, list[Circuit]]] = {}
     results = {target.relay: Result(target.relay) for target in targets}
@@ -94,14 +99,14 @@ def measure(
                 )
             fill = _Fill(selector, circuits, results)
             fill.open_all()
-            fill.run(time.monotonic() + _BREATH_S, seconds)
+            fill.run(time.monotonic() + _BREATH_S + around_s, seconds, around_s)
         finally:
             for by_measurer in circuits.values():
                 for some in by_measurer.values():
                     for circuit in some:
                         circuit.close()
     for target in targets:
-        _summarise(results[target.relay], circuits[target.relay], seconds)
+        _summarise(results[target.relay], circuits[target.relay], seconds, around_s)
     return list(results.values())
 
 
@@ -164,12 +169,13 @@ class _Fill:
             if not circuit.is_open:
                 self._give_up(circuit.relay, f"{circuit.relay}: not all circuits opened in time")
 
-    def run(self, begin: float, seconds: int) -> None:
-        """Fill the circuits from a moment on."""
-        for circuit in self._living():
-            circuit.begin = begin
+    def run(self, begin: float, seconds: int, around_s: int) -> None:
+        """Fill the circuits from a moment on, and wait for the reports of what comes after."""
         # The report of the last second comes within a second after it.
-        while time.monotonic() < begin + seconds + 1:
+        end = begin + seconds + 1
+        for circuit in self._living():
+            circuit.begin, circuit.end = begin, end
+        while time.monotonic() < (end + around_s + 1 if around_s else end):
             self._turn()
 
     def _living(self) -> list[Circuit]:
@@ -193,7 +199,9 @@ class _Fill:
                     self._selector.unregister(circuit)
 
 
-def _summarise(result: Result, circuits: dict[str, list[Circuit]], seconds: int) -> None:
+def _summarise(
+    result: Result, circuits: dict[str, list[Circuit]], seconds: int, around_s: int
+) -> None:
     """Put a relay's circuits together, second by second."""
     for measurer, some in circuits.items():
         result.echoed[measurer] = [
@@ -204,11 +212,16 @@ def _summarise(result: Result, circuits: dict[str, list[Circuit]], seconds: int)
         result.forged += sum(one.forged for one in some)
     reporting = [one for some in circuits.values() for one in some if one.wants_reports]
     told = reporting[0].seconds if reporting else {}
-    # A report comes in the second after the one that it is of.
-    reports = [
-        told[second + 1].background if second + 1 in told else None for second in range(seconds)
-    ]
-    result.background = [report or 0 for report in reports]
+
+    def reported(first: int, end: int) -> list[int]:
+        # A report comes in the second after the one that it is of.
+        found = [told.get(second + 1, Second()).background for second in range(first, end)]
+        return [report or 0 for report in found]
+
+    result.background = reported(0, seconds)
+    # In the first second after measuring cells are still sent.
+    result.background_before = reported(-around_s, 0)
+    result.background_after = reported(seconds + 1, seconds + 1 + around_s)
     if result.forged:
         result.problem = (
             f"{result.relay}: {result.forged} of {result.checked} checked cells came back wrong"

@@ -1,0 +1,60 @@
+"""The table of a network's measured relays, and what is said below it."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from flashflow.lab import Outcome
+from testbed.basics.console import say
+
+_HEADINGS = ("relay", "carries,\nMbit/s", "measured", "less, %", "measurements", "cells\nchecked")
+_OF_CLIENTS = ("clients before,\nMbit/s", "meanwhile", "after")
+
+
+def print_outcomes(console: Console, found: Sequence[Outcome]) -> None:
+    """Print a row for each relay, and a line for each result that doesn't hold.
+
+    Where clients had traffic, the medians of what the relay reported of it are shown, too.
+    """
+    has_clients = any(one.before_bit_per_s for one in found)
+    has_liars = any(one.lie is not None for one in found)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    headings = (
+        *_HEADINGS,
+        *(_OF_CLIENTS if has_clients else ()),
+        *(("lie",) if has_liars else ()),
+    )
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    for one in found:
+        cells = ("-", "-")
+        if one.bit_per_s is not None and one.error_percent is not None:
+            cells = (f"{one.bit_per_s / 1e6:.2f}", f"{-one.error_percent:.1f}")
+        carries = f"{one.true_bit_per_s / 1e6:.2f}"
+        row = (one.relay, carries, *cells, str(one.measurements), str(one.checked))
+        table.add_row(
+            *row,
+            *(_of_clients(one) if has_clients else ()),
+            *((_lie(one),) if has_liars else ()),
+        )
+    console.print(table)
+    for one in found:
+        if one.problem:
+            say(console, one.problem)
+        elif not one.holds:
+            say(console, f"{one.relay}: the result doesn't hold: its measurers had too little")
+
+
+def _lie(one: Outcome) -> str:
+    """What a relay lies about; for one with capacity at times, in which share of the slots."""
+    if isinstance(one.lie, float):
+        return f"{100 * one.lie:g} % of slots"
+    return one.lie or ""
+
+
+def _of_clients(one: Outcome) -> tuple[str, ...]:
+    """Clients' traffic before, during and after a measurement: the medians of the seconds."""
+    parts = (one.before_bit_per_s, one.background_seconds_bit_per_s, one.after_bit_per_s)
+    return tuple(f"{median(part) / 1e6:.2f}" if part else "-" for part in parts)
