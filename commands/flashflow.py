@@ -26,22 +26,20 @@ with `--guess "250 Mbit/s"` measures one relay in a single round, if the guess i
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from commands import _options
+from commands._computed_schedules import print_liars, print_schedules
 from commands._late_bar import late_bar
 from commands._measured_relays import print_outcomes
 from flashflow import lab
 from flashflow.allocation import least_measurers
-from flashflow.liars import liars
 from flashflow.lies import lies_of
-from flashflow.live import Schedule, capacities, schedule
+from flashflow.live import capacities, schedule
 from flashflow.parameters import PAPER, Parameters
-from flashflow.published import FACTOR_IN_SECTION_7, SECTION_7
 from testbed.asked.drawing import read_source
 from testbed.asked.plans import check_seed
 from testbed.basics.console import say
@@ -195,7 +193,7 @@ def run(given: argparse.Namespace, messages: Console) -> int:
         )
         return _measure(given, by, messages)
     if given.liars:
-        _print_liars(given.json)
+        print_liars(given.json)
         return VALID
     with late_bar(messages, "reading", None) as tell:
         consensuses = read_consensuses(given.schedule, tell)
@@ -211,7 +209,7 @@ def run(given: argparse.Namespace, messages: Console) -> int:
     if given.json:
         print(json.dumps([one.record() for one in found], indent=1))
     else:
-        _print_schedules(Console(), found, by)
+        print_schedules(Console(), found, by)
     return VALID
 
 
@@ -304,60 +302,6 @@ def _measure(given: argparse.Namespace, by: Parameters, messages: Console) -> in
         print_outcomes(Console(), found)
     say(messages, f"weights in {file}")
     return VALID if all(one.holds for one in found) else PREMISE_FAILED
-
-
-def _print_schedules(console: Console, found: Sequence[Schedule], by: Parameters) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    headings = (
-        *("network", "relays", "capacity,\nGbit/s", "team,\nGbit/s", "slots,\nleast", "slots"),
-        *("hours", "busy,\n%", "new relays\nwait, s"),
-    )
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left")
-    table.add_row(*SECTION_7)
-    for one in found:
-        table.add_row(
-            one.network,
-            str(one.relays),
-            f"{one.total_bit_per_s / 1e9:.0f}",
-            f"{one.team_bit_per_s / 1e9:g}",
-            str(one.least_slots),
-            str(one.slots),
-            f"{one.hours:.1f}",
-            f"{one.busy_percent:.0f}",
-            _waits(one),
-        )
-    console.print(table)
-    say(console, f"f = {by.excess:.2f}. {FACTOR_IN_SECTION_7}")
-    for one in found:
-        if one.left_out:
-            text = f"{one.network}: the period has no slot for {one.left_out} measurements"
-            say(console, text)
-
-
-def _waits(of: Schedule) -> str:
-    """The median wait, and the longest in parentheses."""
-    if of.new_median_wait_s is None:
-        return "-"
-    return f"{of.new_median_wait_s:.0f} ({of.new_longest_wait_s:.0f})"
-
-
-def _print_liars(as_json: bool) -> None:
-    found = liars(PAPER)
-    if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=1))
-        return
-    console = Console()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("a relay that", "what", "value", "published"):
-        table.add_column(heading, justify="right" if heading == "value" else "left")
-    for one in found:
-        table.add_row(one.does, one.what, _shown(one.value), one.published)
-    console.print(table)
-
-
-def _shown(value: float) -> str:
-    return f"{value:.2f}" if value >= 0.01 else f"{value:.0e}"
 
 
 def _names(text: str) -> list[str]:
