@@ -11,8 +11,8 @@ Below are each scenario's network, a typical run from second to second, how time
 the tables (a click unfolds one), patches, every check, what was left out, and the commands that
 repeat it; of [drawn networks](networks.md) also a map, times by class of client, and what relays
 used of their rates. The page is one file and needs neither network nor script. Figures as PNG and
-SVG, and tables as CSV, lie beside it, here in `results/report/`. Parts of one are kept as
-[an example](example-report/README.md).
+SVG, and tables as CSV, lie beside it, here in `results/report/`. [How to
+read it](start.md).
 """
 
 import argparse

@@ -19,7 +19,6 @@ from testbed.basics.toml_file import PROJECT
 GENERATOR = """#!/bin/sh
 exec {python} -m testbed.inside.traffic.tgen "$@"
 """
-GIT = ("git", "-c", "user.name=test", "-c", "user.email=test@localhost")
 MOMENTS = (
     *("2021-03-01-01-00-00", "2021-08-29-19-00-00", "2021-11-30-03-00-00"),
     *("2022-03-21-21-00-00", "2023-06-01-10-00-00"),
@@ -50,11 +49,6 @@ class RealRun:
 
 
 TWO_CLIENTS = RealRun("SharedDropping", "pctls", 4, ("parameters.clients=2",))
-DRAWN = RealRun(
-    *("SmallNetwork", "vanilla", 20),
-    ("network.relays=4", "network.clients=6", "network.servers=1", "warm_up=0 s"),
-)
-"""In 20 s some of its pages come to their end."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +88,8 @@ INPUTS = (
     ),
     Input("docs/measurements.md", "path/to/tgen", "generator"),
     _one("docs/measurements.md", "results/SharedDropping/vanilla/seed-1"),
-    Input("docs/acknowledgements.md", "git checkout testbed", "history"),
-    Input(
-        *("docs/acknowledgements.md", "compare SmallNetwork $variant"),
-        runs={"results/SmallNetwork/pctcp/seed-1": DRAWN},
-    ),
     _one("docs/loss.md", "results/NoDropping/no-delay/seed-1"),
     _one("docs/loss.md", "results/hydra/SharedDropping/vanilla/seed-1"),
-    _one("docs/queues.md", "results/hydra/Three-audio/pctls/seed-1"),
     Input("places/README.md", "--users", "measurements"),
 )
 
@@ -142,12 +130,6 @@ def consensuses(folder: Path) -> None:
         text = document(valid_after=f"{moment[:10]} {moment[11:].replace('-', ':')}")
         (folder / f"{moment}-consensus.xz").write_text(text, encoding="utf-8")
     (folder / "geoip").write_text("3221225984,3221226239,NL\n", encoding="utf-8")
-
-
-def history(folder: Path) -> None:
-    """Commit the folder, as a clone is one; without a clone's other commits."""
-    for words in ("init --quiet", "add .", "commit --quiet --message all"):
-        subprocess.run([*GIT, *words.split()], cwd=folder, check=True)
 
 
 def measurements(folder: Path) -> None:

@@ -203,7 +203,7 @@ def test_rates_follow_from_windows_and_pauses() -> None:
 
 
 def test_expected_rates_are_near_those_of_runs() -> None:
-    """MB in runs of 60 s of SmallNetwork, vanilla, seeds 1 to 5 (docs/runs)."""
+    """MB in runs of 60 s of SmallNetwork, vanilla, seeds 1 to 5 (studies/networks)."""
     measured = [257.6, 256.3, 104.6, 124.3, 181.9]
     plans = [make_plan("SmallNetwork", "vanilla", seed=seed) for seed in range(1, 6)]
     expected = [60 * sum(expected_rates(plan).values()) for plan in plans]

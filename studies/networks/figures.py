@@ -1,7 +1,7 @@
-"""What is particular to this study: its two tables, and the metrics of bulk clients."""
+"""What is particular to this study: its tables, and the metrics of bulk clients."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -24,17 +24,21 @@ BULK = "bulk5mib"
 _ONE_SIGN = re.compile(r"\(([-+])\S+ % to \1")
 QUEUES = {
     "SmallNetworkBusy": "FIFO, 1000 packets",
-    "SmallNetworkBusy,network.queue=100packets": "FIFO, 100 packets",
     "SmallNetworkBusy,network.queue_discipline=codel": "codel",
     "SmallNetworkBusy,network.queue_discipline=fq_codel": "fq_codel",
 }
 
 
 VARIANTS = (
-    *("vanilla", "pctls", "pctcp", "own-up-to-3", "vanilla-vegas", "live-2026", "pctls-vegas"),
-    *("conflux", "pctls-conflux"),
+    *("vanilla", "pctls", "pctcp", "own-up-to-3", "vanilla-vegas", "pctls-vegas", "conflux"),
+    "vanilla-at-once",
 )
-"""Those that are compared: of several that came out alike, one."""
+"""Those that are compared, the first with each of the others."""
+
+AT_ONCE = {
+    f"{other} against {one}": (one, other)
+    for one, other in (("vanilla", "pctls"), ("vanilla-at-once", "pctls-at-once"))
+}
 
 BULK_MB = 5 * 1024 * 1024 / 1e6
 """What a bulk client's transfer has."""
@@ -82,6 +86,7 @@ def tables(found: Found) -> dict[str, Table]:
     return {
         "spare": _table("Rates to spare", those(["SmallNetwork"]), {"connections": CONNECTIONS}),
         "busy": _table("Busy relays", those(QUEUES), {}),
+        "at_once": _at_once({names: runs for names, (_, runs) in groups.items()}),
     }
 
 
@@ -93,10 +98,40 @@ def fields(found: Found) -> dict[str, object]:
         for row in by_name["spare"].rows
         for metric, cell in zip(COMPARED, row[-len(COMPARED) :], strict=True)
     }
+    waits = {
+        (row[0], row[1]): dict(zip(COMPARED, row[2:], strict=True))
+        for row in by_name["at_once"].rows
+    }
+    without = list(AT_ONCE)[1]
     return {
+        "at_once": lambda network, metric: waits.get((network, without), {}).get(metric, NOTHING),
         "change": lambda variant, metric: changes.get((variant, metric), NOTHING),
         "decided": lambda name: _decided(by_name[name]),
+        "comparisons": lambda name: len(COMPARED) * max(1, len(by_name[name].rows) - 1),
     }
+
+
+def _at_once(runs: Mapping[tuple[str, str], Sequence[Run]]) -> Table:
+    """What a connection for each circuit changes, with Nagle's algorithm and without."""
+    pairs = [
+        (scenario, name, runs[scenario, one], runs[scenario, other])
+        for scenario in ("SmallNetwork", "SmallNetworkBusy")
+        for name, (one, other) in AT_ONCE.items()
+        if (scenario, one) in runs and (scenario, other) in runs
+    ]
+    confidence = simultaneous_confidence(max(1, len(COMPARED) * len(pairs)))
+    rows = tuple(
+        (
+            scenario,
+            name,
+            *(
+                change_text(change(metric.by_seed(before), metric.by_seed(after), confidence))
+                for metric in COMPARED.values()
+            ),
+        )
+        for scenario, name, before, after in pairs
+    )
+    return Table("With and without Nagle's algorithm", ("network", "", *COMPARED), rows)
 
 
 def _decided(table: Table) -> str:
