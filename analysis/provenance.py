@@ -22,7 +22,8 @@ from analysis.wording import NOTHING
 from testbed.asked.scenario import SCENARIOS
 from testbed.asked.variant_name import as_typed
 from testbed.basics.toml_file import names_in
-from testbed.plan.model import Patch, Plan, Tor
+from testbed.plan.model import Plan
+from testbed.plan.programs import Patch, Tor
 from testbed.results import Check, Run, kept_patch
 from testbed.results.made_by import ran_with
 

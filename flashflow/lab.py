@@ -124,35 +124,31 @@ def measure_network(
         team: each measurer's capacity, in bit/s.
         key: what measurers must know.
         sockets: the connections to a relay.
-        guesses: the relays to measure, and what each is taken for at first, in bit/s; default: all
-            relays, with `first_guesses`.
+        guesses: what each relay is taken for at first, in bit/s; default: `first_guesses` of all.
         lies: how relays lie, by their names.
         number_of_team: which of the authorities' teams this is.
     """
-    lies = lies or {}
+    lies, most = lies or {}, sum(team.values())
     rates = {relay.name: _true_rate(relay) for relay in plan.of_kind("relay")}
     guesses = dict(guesses or first_guesses(plan))
     outcomes: dict[str, Outcome] = {}
     for number in range(1, MOST_ROUNDS + 1):
-        given = {one: min(by.excess * guess, sum(team.values())) for one, guess in guesses.items()}
-        found = carry_out(
-            Asked(
-                key=key,
-                sockets=sockets,
-                seconds=by.slot_s,
-                check_probability=by.check_probability,
-                around_s=AROUND_S if plan.traffic_by_client else 0,
-                team=number_of_team,
-                lies=patched(lies),
-                limits_bit_per_s=limits(lies, rates, plan.seed, f"{number_of_team} {number}"),
-                slots=_slots(given, team),
-            )
+        given = {one: min(by.excess * guess, most) for one, guess in guesses.items()}
+        asked = Asked(
+            key=key,
+            sockets=sockets,
+            seconds=by.slot_s,
+            check_probability=by.check_probability,
+            around_s=AROUND_S if plan.traffic_by_client else 0,
+            team=number_of_team,
+            lies=patched(lies),
+            limits_bit_per_s=limits(lies, rates, plan.seed, f"{number_of_team} {number}"),
+            slots=_slots(given, team),
         )
-        for one in found.relays:
+        for one in carry_out(asked).relays:
             outcome = _outcome(one, rates[one.relay], given[one.relay], number, by)
-            outcome = replace(outcome, lie=lies.get(one.relay))
-            outcomes[one.relay] = outcome
-            if outcome.holds or outcome.bit_per_s is None or given[one.relay] == sum(team.values()):
+            outcomes[one.relay] = replace(outcome, lie=lies.get(one.relay))
+            if outcome.holds or outcome.bit_per_s is None or given[one.relay] == most:
                 del guesses[one.relay]
             else:
                 guesses[one.relay] = next_guess(outcome.bit_per_s, guesses[one.relay])

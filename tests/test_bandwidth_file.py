@@ -173,7 +173,8 @@ def test_the_command_writes_and_shows_weights(
     file.write_text(file.read_text().replace(f"bw={weight} nick=relay3", "bw=77777 nick=relay3"))
     change = f"network.bandwidth_file={file}"
     assert main(["network", "SmallNetwork", "--seed", "2", "--set", change]) == 0
-    [row] = [one.split() for one in capsys.readouterr().out.splitlines() if "relay3" in one]
+    rows = [one.split() for one in capsys.readouterr().out.splitlines()]
+    [row] = [one for one in rows if one[:1] == ["relay3"]]
     assert (row[3], row[5]) == ("77777", str(weight))
     assert main(["network", "SmallNetwork", "--seeds", "2", "--v3bw", str(file)]) == 2
     assert "--v3bw shows the network of one --seed" in capsys.readouterr().err

@@ -20,6 +20,7 @@ from testbed.basics.errors import InputError
 from testbed.basics.steps import Progress
 from testbed.basics.toml_file import PROJECT
 from testbed.inside.checks import Running, build_timeouts, entry_guards
+from testbed.inside.lab.meeting import Meeting
 from testbed.inside.tor.configuration import AuthorityIdentity, TorFiles, torrc
 from testbed.inside.tor.learned_timeouts import guards_in, learn_timeouts, with_build_times
 from testbed.inside.tor.network import TorNetwork
@@ -272,9 +273,9 @@ def client(
 
 def running(plan: Plan, *clients: OwnChoice, expected: Learned | None = None) -> Running:
     network = SimpleNamespace(learned={one.client: expected for one in clients})
-    return cast(
-        Running, SimpleNamespace(plan=plan, circuits=list(clients), network=network, states={})
-    )
+    lab = SimpleNamespace(meeting=Meeting(1, 0))
+    parts = {"plan": plan, "lab": lab, "circuits": list(clients), "network": network, "states": {}}
+    return cast(Running, SimpleNamespace(**parts))
 
 
 @pytest.mark.parametrize(("flags", "ok"), [("Fast Stable V2Dir", True), ("Fast V2Dir", False)])

@@ -8,7 +8,7 @@ from made_runs import Made
 
 from analysis import provenance
 from testbed.asked.plans import make_plan
-from testbed.plan.model import Patch
+from testbed.plan.programs import Patch
 from testbed.results import read_run
 
 

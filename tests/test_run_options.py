@@ -22,6 +22,7 @@ from testbed.asked.plans import make_plan
 from testbed.basics.errors import InputError, TestbedError
 from testbed.inside.lab import network
 from testbed.inside.lab.links import LinkCounters
+from testbed.inside.lab.meeting import Meeting
 from testbed.inside.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
 from testbed.inside.probes.link_counts import record_links
 from testbed.inside.recording import Record
@@ -186,6 +187,9 @@ def test_a_reading_of_links_has_the_time_at_which_it_began(
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
 
     class Lab:
+        meeting = Meeting(1, 0)
+        plan = SimpleNamespace(is_here=lambda _name: True)
+
         def sent(self) -> Iterator[tuple[list[object], list[LinkCounters]]]:
             for _ in range(2):
                 counted = LinkCounters(*[int(time.time())] * 6)

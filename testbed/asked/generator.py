@@ -7,7 +7,7 @@ from pathlib import Path
 
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import shown
-from testbed.plan.model import TgenProgram
+from testbed.plan.programs import TgenProgram
 
 
 def own_generator(program: str) -> TgenProgram:

@@ -36,7 +36,8 @@ from testbed.asked.watched import use_of_paths, watched_pairs
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import Value, label, shown, suggestion
 from testbed.plan.choices import GUARD_PARAMETERS
-from testbed.plan.model import FIXED, TOR, Patch, Plan, PlannedNode, PlannedPolicy, Tor
+from testbed.plan.model import FIXED, TOR, Plan, PlannedNode, PlannedPolicy
+from testbed.plan.programs import Patch, Tor
 
 LARGEST_SEED = 2**31 - 1
 

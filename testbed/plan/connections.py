@@ -1,6 +1,6 @@
 """Rules for the number of TCP connections between two relays, given the circuits between them.
 
-Each way in which variants use connections is a class here; `plan.model.Tor` says which one a
+Each way in which variants use connections is a class here; `plan.programs.Tor` says which one a
 variant has.
 """
 

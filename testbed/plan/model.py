@@ -8,30 +8,19 @@ import json
 from functools import cached_property
 from itertools import pairwise
 from operator import not_
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from testbed.basics.toml_file import PROJECT, Value
+from testbed.basics.toml_file import Value
 from testbed.plan.choices import (
-    CONFLUX,
     GUARDS_PARAMETER,
-    STREAM_RULES,
-    SharedLinkPremise,
-    TorrcLines,
-)
-from testbed.plan.connections import (
-    ConnectionRule,
-    OneConnection,
-    OnePerCircuit,
-    OwnUpTo,
-    SharedByNumber,
 )
 from testbed.plan.identity import identity
 from testbed.plan.network import Kind, Link, Node
 from testbed.plan.older import in_todays_form
 from testbed.plan.processor import Processor
+from testbed.plan.programs import PlanPart, TgenProgram, Tor
 
 Pair = tuple[str, str]
 
@@ -45,12 +34,6 @@ FIXED, TOR = "fixed", "tor"
 
 OWN_THIRD = 1 / 3
 """The waiting at one of a circuit's three relays, if it is the same at all."""
-
-
-class PlanPart(BaseModel):
-    """A part of a plan: immutable plain data; keys of other versions are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class PlannedNode(Node):
@@ -108,71 +91,6 @@ class Competing(PlanPart):
     rate_bit_per_s: int | None = None
     port: int
     stream_ports: tuple[int, ...]
-
-
-class Patch(PlanPart):
-    """A patch to Tor; `path` is relative to the project if it lies inside, and "" in the guest."""
-
-    name: str
-    path: str = ""
-    sha256: str
-
-    def file(self) -> Path:
-        """The patch's file on this machine."""
-        return PROJECT / self.path
-
-
-class Tor(PlanPart):
-    """The variant: how Tor is built and configured, and what must hold on the shared link.
-
-    Attributes:
-        source, release: a tree of Tor's source, or a pinned release; if both are None, the default
-            release.
-        cgo: whether circuits have Counter Galois Onion; None if that is left to Tor.
-        ipsec: whether neighbouring relays have ESP between them, without Tor's knowledge.
-        connections_per_pair, per_circuit_up_to, parallel_circuits, stream_rule: as in
-            `asked.variant.Variant`.
-    """
-
-    variant: str
-    patches: tuple[Patch, ...]
-    source: str | None = None
-    release: str | None = None
-    torrc_all: TorrcLines
-    torrc_relay: TorrcLines
-    torrc_client: TorrcLines
-    consensus_params: dict[str, int]
-    premise: SharedLinkPremise
-    cgo: bool | None = None
-    ipsec: bool = False
-    connections_per_pair: int | None = None
-    per_circuit_up_to: int | None = None
-    parallel_circuits: int = 1
-    stream_rule: str = STREAM_RULES[0]
-
-    @property
-    def connection_rule(self) -> ConnectionRule:
-        """How circuits share connections between two relays, which must hold in every run."""
-        if self.connections_per_pair:
-            return SharedByNumber(self.connections_per_pair)
-        if self.per_circuit_up_to:
-            return OwnUpTo(self.per_circuit_up_to)
-        return OnePerCircuit() if self.premise == OnePerCircuit().words else OneConnection()
-
-    @property
-    def conflux(self) -> bool:
-        """Whether each client has a linked set, built by Tor itself, instead of one circuit.
-
-        Only the key `conflux` sets the option: a variant's own torrc lines can't.
-        """
-        return CONFLUX[True].torrc.items() <= self.torrc_all.items()
-
-
-class TgenProgram(PlanPart):
-    """The user's own traffic generator, which plays both ends of every transfer."""
-
-    path: str = ""
-    sha256: str
 
 
 class PlannedPolicy(PlanPart):
@@ -258,21 +176,21 @@ class Plan(PlanPart):
     warm_up_s: float = 0.0
     nodes: tuple[PlannedNode, ...]
     links: tuple[PlannedLink, ...]
-    paths: dict[str, tuple[str, str, str]] = {}
+    paths: dict[str, tuple[str, str, str]] = Field(default={})
     watched: tuple[Pair, ...] = ()
     only_watched: bool = False
     relay_rates: float | None = None
     measured_weights: bool = False
     policy: PlannedPolicy = PlannedPolicy()
-    coordinates: dict[str, tuple[float, float]] = {}
-    bandwidth_weights: dict[str, int] = {}
-    server_by_client: dict[str, str] = {}
+    coordinates: dict[str, tuple[float, float]] = Field(default={})
+    bandwidth_weights: dict[str, int] = Field(default={})
+    server_by_client: dict[str, str] = Field(default={})
     traffic_by_client: dict[str, str]
     congestion_control: dict[str, str]
     competing: tuple[Competing, ...]
     tor: Tor
     tgen: TgenProgram | None = None
-    changes: dict[str, Value] = {}
+    changes: dict[str, Value] = Field(default={})
     parts: tuple[tuple[str, ...], ...] = Field(default=(), exclude_if=not_)
     part: int = Field(default=0, exclude_if=not_)
 

@@ -16,7 +16,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from testbed.basics.errors import TestbedError, reason_of
-from testbed.plan.model import Patch, Plan
+from testbed.plan.model import Plan
+from testbed.plan.programs import Patch
 from testbed.results.checks import computed_checks
 from testbed.results.fingerprint import Contents
 from testbed.results.link_directions import queue_drops

@@ -18,7 +18,8 @@ from testbed.asked.output import check_output
 from testbed.basics import cache
 from testbed.basics.errors import InputError, TestbedError
 from testbed.machines.watching import Step
-from testbed.plan.model import Patch, Plan, TgenProgram
+from testbed.plan.model import Plan
+from testbed.plan.programs import Patch, TgenProgram
 from testbed.results import Run, kept_patch, read_run
 from testbed.results.fingerprint import MISSING, Difference, differing
 from testbed.results.made_by import NOT_RECORDED, SHOWN_DIGITS, Version, ran_with

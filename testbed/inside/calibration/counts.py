@@ -1,7 +1,8 @@
 """A calibration's counts, as they are written and read."""
 
-from testbed.plan.model import PlannedLink, PlanPart
+from testbed.plan.model import PlannedLink
 from testbed.plan.network import Shape
+from testbed.plan.programs import PlanPart
 
 CALIBRATION_FILE = "calibration.jsonl"
 """File in a directory's `raw/`: a line per direction, written once all are measured."""
