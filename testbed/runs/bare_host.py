@@ -22,6 +22,7 @@ from testbed.basics.errors import TestbedError
 from testbed.basics.steps import dying_with_us, end_group
 from testbed.basics.toml_file import PROJECT
 from testbed.inside.generators import playing_traffic
+from testbed.inside.lab.meeting import Meeting
 from testbed.inside.lab.network import Lab
 from testbed.inside.recording import Record
 from testbed.inside.start import arguments_of, errors_reported
@@ -157,6 +158,7 @@ class LoopbackLab(Lab):
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.directions = ()
+        self.meeting = Meeting(parts=1, part=0)
 
     def start(
         self,
