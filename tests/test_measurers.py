@@ -1,6 +1,7 @@
 """Measurers and a relay that can be measured: the patched Tor on the loopback, and in the lab."""
 
 import json
+import os
 import struct
 import subprocess
 import time
@@ -24,7 +25,8 @@ from testbed.inside.measurers.team import Result, Target, measure
 from testbed.network.bandwidth_file import read_bandwidth_file
 from testbed.setup.ready import ensure_tors, tor_need
 
-PORT = 29_001
+# Workers of pytest run relays side by side, each on a port of its own.
+PORT = 29_001 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 KEY = "of the measurers"
 DIGITS = "A" * 40
 
@@ -118,7 +120,8 @@ def relay(tor: Path, folder: Path, *lines: str) -> Iterator[bytes]:
     try:
         fingerprint = folder / "data/fingerprint"
         end = time.monotonic() + 60
-        while "Starting with guard context" not in log_of(folder) and time.monotonic() < end:
+        while "Starting with guard context" not in log_of(folder):
+            assert process.poll() is None and time.monotonic() < end, log_of(folder)
             time.sleep(0.1)
         yield bytes.fromhex(fingerprint.read_text().split()[1])
     finally:
