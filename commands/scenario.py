@@ -157,10 +157,11 @@ def _lines(summary: Summary) -> Iterator[tuple[str, str]]:
         )
     if summary.wire_bytes_per_byte is not None:
         yield "bytes on the wire", f"{summary.wire_bytes_per_byte:.3f} for each byte delivered"
+    together = f" on {cost.cores} cores" if cost.cores and cost.cores > 1 else ""
     yield (
         "cost",
-        f"{cost.virtual_s:.0f} s virtual, {cost.wall_s:.0f} s wall, {cost.cpu_s:.0f} s CPU"
-        f" for {cost.delivered_mb:.0f} MB",
+        f"{cost.virtual_s:.0f} s virtual, {cost.wall_s:.0f} s wall{together},"
+        f" {cost.cpu_s:.0f} s CPU for {cost.delivered_mb:.0f} MB",
     )
 
 

@@ -8,10 +8,12 @@
  * neither windows nor rings.
  */
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "ttwin.h"
@@ -188,6 +190,7 @@ static int all_at_once(int cores, u64 stop_ns)
 
 		if (fork())
 			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		CPU_ZERO(&core);
 		CPU_SET(i % cores, &core);
 		sched_setaffinity(0, sizeof(core), &core);

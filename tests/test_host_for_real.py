@@ -137,6 +137,7 @@ def test_a_scenario_that_the_host_is_fast_enough_for(tmp_path: Path) -> None:
     assert 50.0 <= summary["circuit_round_trip_ms"]["median"] < 500.0
     cost = summary["cost"]
     assert cost["virtual_s"] == cost["wall_s"] > 30.0
+    assert cost["cores"] is None
     assert 0 < cost["cpu_s"] < cost["wall_s"]
     assert cost["delivered_mb"] == pytest.approx(3.0, rel=0.2)
 

@@ -1,11 +1,14 @@
 """A plan in parts for several kernels: who has what, how parts are joined, what they leave."""
 
+import io
 import json
+import os
 import shutil
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from commands.__main__ import main
 from testbed.asked.plans import make_plan
@@ -18,6 +21,7 @@ from testbed.plan.model import Plan
 from testbed.plan.parts import crossings
 from testbed.results.parts import merge_parts
 from testbed.runs.bootstrapped import bare_plan
+from testbed.runs.runner import say_cores
 
 
 def plan_of(kernels: int) -> Plan:
@@ -228,3 +232,20 @@ def test_a_part_without_a_record_is_an_error(tmp_path: Path) -> None:
     shutil.rmtree(part_folder(tmp_path, 1) / "raw")
     with pytest.raises(OSError, match="part-2"):
         merge_parts(tmp_path, plan_of(2))
+
+
+@pytest.mark.parametrize(
+    ("cores", "usable", "said"),
+    [
+        (1, 2, "4 kernels on 1 core, as other runs have the others: "),
+        (2, 2, "4 kernels on 2 cores, as only 2 can be used here: "),
+        (4, 8, ""),
+    ],
+)
+def test_kernels_that_share_cores_say_why(
+    cores: int, usable: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(usable)))
+    console = Console(file=io.StringIO(), record=True, width=20)
+    say_cores(console, 4, cores)
+    assert console.export_text() == (said and f"{said}the results are the same, only later\n")

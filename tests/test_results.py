@@ -60,6 +60,7 @@ def test_figures_worked_out_by_hand(run: Path) -> None:
         "virtual_s": 40.0,
         "wall_s": 8.0,
         "cpu_s": 7.5,
+        "cores": 1,
         "delivered_mb": 16.0,
     }
     assert summary["relays"][0] == {
@@ -111,6 +112,10 @@ def test_the_summary_shows_what_failed(tmp_path: Path, plan: Plan, facts: Machin
     assert "1.88 ± 0.88 MB/s" in shown
     assert f"{len(good.checks)} checks hold" in shown
     assert "not judged" not in shown
+    assert "8 s wall, 8 s CPU" in shown
+    on_two = good.model_copy(update={"cost": good.cost.model_copy(update={"cores": 2})})
+    print_summary(console, on_two)
+    assert "8 s wall on 2 cores, 8 s CPU" in console.export_text()
     print_summary(console, bad)
     shown = console.export_text()
     assert "FAILED samples of middle1 to exit1" in shown

@@ -5,6 +5,7 @@ They are linked with the kernel patch's own code for meetings. `test_several_ker
 
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,13 +63,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def hashes(
-    program: Path, kernels: int, links: Sequence[CrossLink], cores: int
+    program: Path, kernels: int, links: Sequence[CrossLink], cores: int, stop_ns: int = STOP_NS
 ) -> tuple[str, int, tuple[int, ...]]:
     """What each process saw, how often they met, and the windows of each."""
     with shared_clock(kernels, links, 2**20) as clock:
         path = clock.of(0).option.partition(":")[2]
         done = subprocess.run(
-            [program, path, str(cores), str(STOP_NS)],
+            [program, path, str(cores), str(stop_ns)],
             pass_fds=[clock.of(0).descriptor],
             capture_output=True,
             text=True,
@@ -101,6 +102,21 @@ def test_windows_are_as_long_as_the_shortest_delay_allows(program: Path) -> None
 def test_kernels_without_links_meet_once_and_run_to_their_end(program: Path) -> None:
     expected, _, _ = hashes(program, 3, [], cores=0)
     assert hashes(program, 3, [], cores=1) == (expected, 2, (1, 1, 1))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kernels", "cores"), [(2, 1), (2, 2), (8, 2), (16, 2), (64, 2)])
+def test_a_meeting_takes_microseconds(
+    program: Path, kernels: int, cores: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Print the wall time of a meeting: that of some 10,000 with hardly any work between them."""
+    links = [CrossLink((0, one), (1000, 1000)) for one in range(1, kernels)]
+    start_s = time.monotonic()
+    _, meetings, _ = hashes(program, kernels, links, cores, stop_ns=10 * STOP_NS // kernels)
+    took_s = (time.monotonic() - start_s) / meetings
+    with capsys.disabled():
+        print(f"\n{kernels} kernels on {cores} cores: {took_s * 1e6:.0f} us for each meeting")
+    assert took_s < 0.01
 
 
 def test_the_nearest_of_all_links_to_a_kernel_counts() -> None:

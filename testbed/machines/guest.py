@@ -107,6 +107,7 @@ def run_in_guests(
     on_step: Callable[[Step], None],
     *options: str,
     captures: Collection[str] = (),
+    on_cores: Callable[[int], None] = lambda _cores: None,
 ) -> Usage:
     """Run the experiment on each part of a plan in a virtual machine, all under one clock.
 
@@ -114,6 +115,7 @@ def run_in_guests(
 
     Args:
         on_step: called with each step of the first part.
+        on_cores: called with the number of cores that the machines have.
 
     For the other arguments and the errors see `run_in_guest`.
     """
@@ -127,8 +129,11 @@ def run_in_guests(
             guest = _guest(own, place, kernel, captures, EXPERIMENT, *options)
             machine = replace(guest.machine, clock=clock.of(part))
             guests.append(replace(guest, machine=machine))
-        used = run_together(guests, on_step=lambda part, step: on_step(step) if part == 0 else None)
-    return Usage(used[0].virtual_s, max(one.wall_s for one in used), sum(one.cpu_s for one in used))
+        return run_together(
+            guests,
+            on_step=lambda part, step: on_step(step) if part == 0 else None,
+            on_cores=on_cores,
+        )
 
 
 def refuse_parts(plan: Plan) -> None:

@@ -114,7 +114,7 @@ def run_on_host(
     if machine.returncode != 0:
         ended = f"the experiment ended with status {machine.returncode}"
         raise reported_error(staging) or failure(ended, log)
-    return Usage(wall_s, wall_s, cpu_s), kept_up
+    return Usage(wall_s, wall_s, cpu_s, cores=None), kept_up
 
 
 def _started(staging: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -31,9 +31,10 @@ def run_together(
     guests: Sequence[Guest],
     *,
     on_step: Callable[[int, Step], None],
+    on_cores: Callable[[int], None] = lambda _cores: None,
     loads: Sequence[float] | None = None,
     most_cores: int | None = None,
-) -> list[Usage]:
+) -> Usage:
     """Boot machines that share a clock, and wait until each has switched itself off.
 
     The first that fails ends all: the others would wait for it for ever. What a machine does is
@@ -42,11 +43,12 @@ def run_together(
     Args:
         guests: the machines, each with a share of one clock.
         on_step: called with a machine's number and its new step.
+        on_cores: called once, with the number of cores that they have.
         loads: the work that each machine is expected to have, in any unit; all alike by default.
         most_cores: on how many cores they may run; by default one for each.
 
     Returns:
-        What each machine took.
+        What all took together: the first's virtual time, and the wall time until the last's end.
 
     Raises:
         TestbedError: one failed, as in `run_in_machine`; says which.
@@ -54,24 +56,27 @@ def run_together(
     """
     start_s = time.monotonic()
     with free_cores(min(len(guests), most_cores or len(guests))) as cores, ExitStack() as running:
+        on_cores(len(cores))
         places = shared_out(loads or [1.0] * len(guests), len(cores))
         machines = [
             running.enter_context(_watched(guests, number, cores[places[number]], on_step))
             for number in range(len(guests))
         ]
-        usages: dict[int, Usage] = {}
-        while len(usages) < len(guests):
+        used_cpu_s: dict[int, float] = {}
+        while len(used_cpu_s) < len(guests):
             for number, (watch, process) in enumerate(machines):
-                if number in usages:
+                if number in used_cpu_s:
                     continue
                 with _named(number, len(guests)):
                     if (cpu_s := watch.poll()) is None:
                         continue
                     check_end(guests[number].staging, process.returncode)
-                virtual_s = watch.last.time_s - watch.start_s
-                usages[number] = Usage(virtual_s, time.monotonic() - start_s, cpu_s)
+                used_cpu_s[number] = cpu_s
             time.sleep(POLL_INTERVAL_S)
-    return [usages[number] for number in range(len(guests))]
+        first, _ = machines[0]
+        wall_s = time.monotonic() - start_s
+    virtual_s = first.last.time_s - first.start_s
+    return Usage(virtual_s, wall_s, sum(used_cpu_s.values()), len(cores))
 
 
 def shared_out(loads: Sequence[float], cores: int) -> list[int]:

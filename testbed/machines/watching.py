@@ -33,11 +33,13 @@ class Usage:
         virtual_s: by its own clock.
         wall_s: by the host's clock.
         cpu_s: processor time, user and system, of the machine and everything in it.
+        cores: how many cores its kernels had, each of which has one; None for the host.
     """
 
     virtual_s: float
     wall_s: float
     cpu_s: float
+    cores: int | None = 1
 
 
 def write_command(

@@ -183,6 +183,7 @@ def summarize(plan: Plan, facts: MachineFacts, recorded: Recorded) -> Summary:
             virtual_s=facts.cost.virtual_s,
             wall_s=facts.cost.wall_s,
             cpu_s=facts.cost.cpu_s,
+            cores=facts.cost.cores,
             delivered_mb=delivered_mb(recorded.tables),
         ),
         notes=_notes(plan, recorded),

@@ -193,12 +193,14 @@ class Cost(_Part):
         virtual_s: on the machine's clock.
         wall_s: on the host's clock.
         cpu_s: of the machine and everything in it, user and system.
+        cores: how many cores its kernels had; None on the host machine.
         delivered_mb: payload, 1 MB = 10^6 bytes; see `results.values.delivered_mb`.
     """
 
     virtual_s: float
     wall_s: float
     cpu_s: float
+    cores: int | None = 1
     delivered_mb: float
 
 

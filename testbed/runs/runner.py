@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from rich.text import Text
 
 from testbed import results
 from testbed.basics import cache
+from testbed.basics.console import say
 from testbed.basics.errors import InputError, TestbedError, reason_of
 from testbed.inside.probes.captures import capture_pairs
 from testbed.inside.shell import AT_PROMPT, ENDING
@@ -112,7 +114,9 @@ def _virtual_machine(
 
     def run(staging: Path, on_step: Callable[[Step], None]) -> results.MachineFacts:
         started = datetime.now(UTC)
-        run_in = run_in_guests if plan.kernels > 1 else run_in_guest
+        run_in = run_in_guest
+        if plan.kernels > 1:
+            run_in = partial(run_in_guests, on_cores=partial(say_cores, messages, plan.kernels))
         cost = run_in(
             plan,
             guest_folders(plan, staging, builds, on_step),
@@ -136,6 +140,23 @@ def _virtual_machine(
         )
 
     return run
+
+
+def say_cores(messages: Console, kernels: int, cores: int) -> None:
+    """Say that kernels share cores, and why, unless each has one.
+
+    Args:
+        cores: how many they have.
+    """
+    if cores >= kernels:
+        return
+    usable = len(os.sched_getaffinity(0))
+    why = f"only {usable} can be used here" if cores == usable else "other runs have the others"
+    say(
+        messages,
+        f"{kernels} kernels on {cores} core{'s' if cores > 1 else ''}, as {why}:"
+        " the results are the same, only later",
+    )
 
 
 def guest_folders(
