@@ -19,6 +19,7 @@ from testbed.asked.variant import Variant, read_variant
 from testbed.basics.errors import InputError
 from testbed.inside.checks import Running, esp, spread
 from testbed.inside.lab import ipsec
+from testbed.inside.lab.meeting import Meeting
 from testbed.inside.lab.network import Lab
 from testbed.inside.policies.interface import Circuit
 from testbed.inside.policies.parallel import hashing, uniform
@@ -278,6 +279,7 @@ class CountedLab:
 
     def __init__(self, variant: str, counts: dict[tuple[str, str], tuple[int, int]]) -> None:
         self.plan = make_plan("TwoPaths", variant)
+        self.meeting = Meeting(1, 0)
         self._counts = counts
         neighbours = ("guard1-middle1", "middle1-exit1", "guard2-middle2", "middle2-exit1")
         pairs = [tuple(one.split("-")) for one in neighbours]

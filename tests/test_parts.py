@@ -1,11 +1,14 @@
 """A plan in parts for several kernels: who has what, how parts are joined, what they leave."""
 
+import asyncio
 import io
 import json
 import os
 import shutil
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -14,8 +17,13 @@ from commands.__main__ import main
 from testbed.asked.plans import make_plan
 from testbed.basics.check import Check, merged, none_of
 from testbed.basics.errors import InputError
+from testbed.inside.checks import Running, esp
+from testbed.inside.lab.ipsec import SEGMENT_BYTES
+from testbed.inside.lab.network import Lab
 from testbed.inside.lab.wiring import MANAGEMENT_SWITCH, Wiring
 from testbed.inside.recording import RECORDED
+from testbed.inside.tor.circuits import Circuits
+from testbed.inside.tor.network import TorNetwork
 from testbed.machines.guest import memory_mb, part_folder, refuse_parts
 from testbed.plan.model import Plan
 from testbed.plan.parts import crossings
@@ -185,6 +193,35 @@ def test_a_check_of_all_parts_holds_if_it_holds_in_each() -> None:
     assert (unknown.ok, unknown.observed) == (None, "too few")
     (spread,) = merged([[check("1 of 2", True, seen=1)], [check("3 of 4", True, seen=3)]])
     assert (spread.ok, spread.observed, spread.value) == (True, "1 of 2; 3 of 4", {"seen": 4})
+
+
+def test_numbers_of_parts_are_added_by_name() -> None:
+    first, second = (none_of("lost", []).model_copy(update={"value": value}) for value in VALUES)
+    (both,) = merged([[first], [second]])
+    assert both.value == {"client1": 1, "client2": 5, "client3": 4}
+
+
+VALUES = ({"client1": 1, "client2": 2}, {"client2": 3, "client3": 4})
+
+
+def test_a_part_whose_relays_send_nothing_has_esp_if_others_have() -> None:
+    """Only part 1's relays are asked here; those of part 0 have told."""
+    plan = make_plan("NoDropping", "pctcp", changes={"kernels": 2})
+    others: list[Any] = [10, 10, []]
+
+    async def exchange(said: object) -> list[object]:
+        return [[others, [SEGMENT_BYTES]], said]
+
+    lab = SimpleNamespace(
+        plan=plan.model_copy(update={"part": 1}),
+        between_relays=(SimpleNamespace(sender="middle1", receiver="exit1"),),
+        meeting=SimpleNamespace(exchange_meanwhile=exchange),
+        run=lambda *_words: "",
+    )
+    running = Running(cast(Lab, lab), cast(TorNetwork, None), cast(Circuits, None), {})
+    assert [check.ok for check in asyncio.run(esp.after(running))] == [True, True]
+    others[1:] = 9, ["middle1 to exit1: 1"]
+    assert [check.ok for check in asyncio.run(esp.after(running))] == [False, True]
 
 
 def left_by_part(folder: Path, part: int, notes: list[float], checks: list[Check]) -> None:

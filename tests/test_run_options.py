@@ -23,7 +23,12 @@ from testbed.basics.errors import InputError, TestbedError
 from testbed.inside.lab import network
 from testbed.inside.lab.links import LinkCounters
 from testbed.inside.lab.meeting import Meeting
-from testbed.inside.probes.captures import SNAP_LENGTH_BYTES, capture_pairs, dropped_packets
+from testbed.inside.probes.captures import (
+    SNAP_LENGTH_BYTES,
+    capture_pairs,
+    delay,
+    dropped_packets,
+)
 from testbed.inside.probes.link_counts import record_links
 from testbed.inside.recording import Record
 from testbed.machines.guest import memory_mb
@@ -141,6 +146,18 @@ def test_what_tcpdump_says_at_its_end() -> None:
     assert dropped_packets(words.format("1289 packets")) == 1289
     with pytest.raises(TestbedError, match=r"tcpdump ended early: .*No space"):
         dropped_packets("tcpdump: x.pcap: No space left on device")
+
+
+def test_times_of_a_capture_between_parts_are_those_of_arrival(tmp_path: Path) -> None:
+    """The half second that is left of the first packet's second is not enough."""
+    sent = [(7, 500_000, b"first"), (7, 999_999, b"second")]
+    file = tmp_path / "a-b.pcap"
+    rows = [struct.pack("=IIII", *at, len(kept), 1500) + kept for *at, kept in sent]
+    file.write_bytes(struct.pack("=I16xI", 0xA1B2C3D4, 1) + b"".join(rows))
+    delay(file, 1_500_000)
+    compressed = tmp_path / "a-b.pcap.gz"
+    compressed.write_bytes(gzip.compress(file.read_bytes()))
+    assert list(packets(compressed)) == [(9.0, b"first", 1500), (9.499999, b"second", 1500)]
 
 
 # A real run with both.

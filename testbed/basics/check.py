@@ -55,11 +55,12 @@ def _of_all(alike: Sequence[Check]) -> Check:
     said = [one for one in dict.fromkeys(check.observed for check in alike) if one]
     judged = [check.ok for check in alike]
     values = [check.value for check in alike if check.value is not None]
+    names = dict.fromkeys(name for value in values for name in value)
     return first.model_copy(
         update={
             "observed": "; ".join([one for one in said if one != first.expected] or said),
             "ok": False if False in judged else None if None in judged else True,
-            "value": {name: sum(value.get(name, 0) for value in values) for name in values[0]}
+            "value": {name: sum(value.get(name, 0) for value in values) for name in names}
             if values
             else None,
         }

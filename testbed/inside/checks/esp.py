@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from testbed.basics.check import Check
@@ -23,15 +24,17 @@ async def after(running: Running) -> list[Check]:
     lab = running.lab
     if not lab.plan.tor.ipsec:
         return []
-    if not lab.plan.here("relay"):
-        return []
-    return [*([_check_packets(lab)] if lab.between_relays else []), _check_segments(lab)]
+    told = await lab.meeting.exchange_meanwhile([_packets(lab), _segments(lab)])
+    checks = [_check_packets([part for part, _ in told])] if lab.between_relays else []
+    return [*checks, _check_segments({size for _, sizes in told for size in sizes})]
 
 
-def _check_packets(lab: Lab) -> Check:
-    """Whether every packet on the links between relays was ESP, since the lab was built.
+def _packets(lab: Lab) -> tuple[int, int, list[str]]:
+    """What this part's relays have sent each other since the lab was built.
 
-    And whether there were any, on each link that carries a circuit by the plan.
+    Returns:
+        All packets, how many of them are ESP, and what is wrong: other packets on a link, or none
+        where the plan has a circuit.
     """
     carrying = _carrying_circuits(lab.plan)
     wrong = []
@@ -47,6 +50,14 @@ def _check_packets(lab: Lab) -> Check:
             wrong.append(f"{ends}: no packets at all")
         packets += own_packets
         esp += own_esp
+    return packets, esp, wrong
+
+
+def _check_packets(told: Sequence[tuple[int, int, list[str]]]) -> Check:
+    """Whether every packet on the links between relays was ESP, and whether there were any."""
+    packets = sum(own_packets for own_packets, _, _ in told)
+    esp = sum(own_esp for _, own_esp, _ in told)
+    wrong = [one for _, _, own_wrong in told for one in own_wrong]
     return Check(
         name="packets between relays that aren't ESP",
         expected="none",
@@ -66,13 +77,18 @@ def _carrying_circuits(plan: Plan) -> set[frozenset[str]]:
     return {frozenset(hop) for path in plan.paths.values() for hop in pairwise(path)}
 
 
-def _check_segments(lab: Lab) -> Check:
-    """Whether TCP leaves exactly as much room in its segments as ESP needs."""
+def _segments(lab: Lab) -> list[int]:
+    """How much payload this part's relays put into a segment to another relay."""
     relays = lab.plan.of_kind("relay")
     others = " or ".join(f"dst {relay.address}" for relay in relays)
     listing = ["ss", "-Htin", "state", "established", f"( {others} )"]
     listed = [lab.run(relay.name, listing) for relay in lab.plan.here("relay")]
-    seen = sorted({int(size) for each in listed for size in _SEGMENT.findall(each)})
+    return sorted({int(size) for each in listed for size in _SEGMENT.findall(each)})
+
+
+def _check_segments(sizes: Collection[int]) -> Check:
+    """Whether TCP leaves exactly as much room in its segments as ESP needs."""
+    seen = sorted(sizes)
     return Check(
         name="payload of a full segment between relays",
         expected=f"{SEGMENT_BYTES} bytes",

@@ -102,6 +102,10 @@ class Lab(Nodes):
         """Whether a direction leads from another part of the plan to this one."""
         return self.plan.is_here(direction.receiver) and self._wiring.crosses(direction)
 
+    def between_ns(self, direction: Direction) -> int:
+        """How long after its queue a packet arrives in another part; 0 within this one."""
+        return self._wiring.between_ns(direction)
+
     def esp_packets(self, direction: Direction) -> tuple[int, int]:
         """Packets given to a direction between relays with IPsec since the lab was built.
 

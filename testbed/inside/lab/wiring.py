@@ -127,9 +127,12 @@ class Wiring:
         """
         if not self.crosses(direction):
             return direction.shape
-        between_ns = self._between_ns[self._between(direction)]
-        left_ms = direction.shape.delay_ms - between_ns / 1e6
+        left_ms = direction.shape.delay_ms - self.between_ns(direction) / 1e6
         return direction.shape.model_copy(update={"delay_ms": max(0.0, left_ms)})
+
+    def between_ns(self, direction: Direction) -> int:
+        """How long packets are under way between two kernels; 0 in a direction within a part."""
+        return self._between_ns[self._between(direction)] if self.crosses(direction) else 0
 
     def _is_here(self, end: Interface) -> bool:
         return end.node in self.between_nodes or self.plan.is_here(end.node)

@@ -5,6 +5,7 @@ Captures are for reading by hand; `inside.probes.link_counts` counts packets.
 
 import re
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Collection, Iterator
@@ -31,6 +32,10 @@ START_TIMEOUT_S = 10.0
 POLL_INTERVAL_S = 0.01
 
 _LISTENING = "listening on"
+
+_FILE_HEADER_BYTES = 24
+_PACKET_HEADER = struct.Struct("=IIII")
+"""Seconds, microseconds, kept bytes and length (pcap-savefile(5))."""
 
 
 def capture_pairs(plan: Plan, given: Collection[str]) -> tuple[str, ...]:
@@ -60,7 +65,8 @@ def captured(lab: Lab, pairs: Collection[str], directory: Path, record: Record) 
 
     Each direction is captured where it leaves its sender's queueing disciplines. So a packet has
     the time of its arrival, is single unless the link takes bundles, and is missing if the link
-    has lost it.
+    has lost it. On a link to another part of the plan most of the delay comes after that, and is
+    added to the times.
 
     Args:
         pairs: as `capture_pairs` returns them.
@@ -99,7 +105,8 @@ def _captured_direction(
         # Into a pipe: it would give a file to root, which an ordinary user of the host can't.
         *("-w", "-"),
     ]
-    with (directory / "captures" / f"{name}.pcap").open("wb") as output, log.open("wb") as errors:
+    file = directory / "captures" / f"{name}.pcap"
+    with file.open("wb") as output, log.open("wb") as errors:
         process = lab.start(direction.sender, command, output=output, errors=errors)
     try:
         _wait_for_begin(process, log)
@@ -109,6 +116,8 @@ def _captured_direction(
     finally:
         process.kill()
         process.wait()
+    if between_ns := lab.between_ns(direction):
+        delay(file, round(between_ns / 1000))
     if missing := dropped_packets(log.read_text(errors="replace")):
         record.note(f"the capture {name} lacks {missing} packets: its reader was too slow")
 
@@ -119,6 +128,18 @@ def _wait_for_begin(process: subprocess.Popen[bytes], log: Path) -> None:
         if process.poll() is not None or time.monotonic() > deadline_s:
             raise TestbedError(f"no capture: {log.read_text(errors='replace').strip()}")
         time.sleep(POLL_INTERVAL_S)
+
+
+def delay(file: Path, by_us: int) -> None:
+    """Add a time to that of each packet in a pcap file of this machine's byte order."""
+    packets = bytearray(file.read_bytes())
+    at = _FILE_HEADER_BYTES
+    while at < len(packets):
+        seconds, microseconds, kept, length = _PACKET_HEADER.unpack_from(packets, at)
+        later = divmod(seconds * 10**6 + microseconds + by_us, 10**6)
+        _PACKET_HEADER.pack_into(packets, at, *later, kept, length)
+        at += _PACKET_HEADER.size + kept
+    file.write_bytes(packets)
 
 
 def dropped_packets(words: str) -> int:
