@@ -1,6 +1,6 @@
 """The Vagrant machine without a hypervisor: its Vagrantfile, and its provisioning in a bare Debian.
 
-Only a booted machine can show whether its kernel carries the lab: docs/vagrant.md.
+Only a booted machine can show whether its kernel carries the lab: docs/host.md.
 """
 
 import os
