@@ -1,7 +1,8 @@
 """Open a prompt in a scenario's network, in real time.
 
 The network is as a run finds it: each client has its circuit. In real time computing takes time,
-so nothing that is measured here is a result.
+so nothing that is measured here is a result. All nodes are in one kernel, whatever the scenario's
+`kernels` says.
 
 ```sh
 ./run.py shell One --variant pctls
@@ -42,11 +43,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _options.add_variant(parser)
     _options.add_traffic(parser)
     _options.add_seed(parser, "seed of the losses, the traffic and a drawn network")
+    _options.add_set(parser)
 
 
 def run(given: argparse.Namespace, messages: Console) -> int:
     """Open the prompt, and end when the user leaves it."""
-    plan = make_plan(given.scenario, given.variant, seed=given.seed, traffic=given.traffic)
+    plan = make_plan(
+        given.scenario,
+        given.variant,
+        seed=given.seed,
+        traffic=given.traffic,
+        changes=dict(given.set),
+    )
     progress = runner.ProgressBar.on(messages, f"{plan.scenario}, {plan.variant}")
     with progress.bar:
         runner.open_shell(plan, messages, progress)

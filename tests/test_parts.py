@@ -28,8 +28,8 @@ from testbed.machines.guest import memory_mb, part_folder, refuse_parts
 from testbed.plan.model import Plan
 from testbed.plan.parts import crossings
 from testbed.results.parts import merge_parts
+from testbed.runs import runner
 from testbed.runs.bootstrapped import bare_plan
-from testbed.runs.runner import say_cores
 
 
 def plan_of(kernels: int) -> Plan:
@@ -178,6 +178,19 @@ def test_what_is_no_run_has_one_kernel() -> None:
     refuse_parts(plan_of(1))
 
 
+def test_a_shell_has_all_nodes_in_one_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYDRA_CACHE", str(tmp_path))
+    opened: list[Plan] = []
+    ready = SimpleNamespace(kernel=SimpleNamespace(product=str))
+    monkeypatch.setattr(runner, "ensure_ready", lambda *_asked: ready)
+    monkeypatch.setattr(runner, "guest_folders", lambda *_asked: None)
+    monkeypatch.setattr(runner, "run_in_guest", lambda plan, *_of, **_how: opened.append(plan))
+    assert main(["shell", "NoDropping", "--set", "kernels=2"]) == 0
+    assert [len(plan.here()) for plan in opened] == [len(plan_of(2).nodes)]
+
+
 def check(observed: str, ok: bool | None, **value: float) -> Check:
     """A check of which a part has seen something."""
     return Check(name="x", expected="yes", observed=observed, ok=ok, value=value or None)
@@ -284,5 +297,5 @@ def test_kernels_that_share_cores_say_why(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(usable)))
     console = Console(file=io.StringIO(), record=True, width=20)
-    say_cores(console, 4, cores)
+    runner.say_cores(console, 4, cores)
     assert console.export_text() == (said and f"{said}the results are the same, only later\n")

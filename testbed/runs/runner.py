@@ -236,6 +236,8 @@ def _options(captures: Collection[str]) -> list[str]:
 def open_shell(plan: Plan, messages: Console, progress: "ProgressBar") -> None:
     """Open a plan's lab in real time, with a prompt on the user's terminal.
 
+    One kernel has all its nodes: several could share no clock, as each computes at its own pace.
+
     Args:
         messages: where the set-up shows its progress.
         progress: shown until the prompt appears.
@@ -243,7 +245,7 @@ def open_shell(plan: Plan, messages: Console, progress: "ProgressBar") -> None:
     Raises:
         TestbedError: the lab failed before its prompt.
     """
-    refuse_parts(plan)
+    plan = plan.model_copy(update={"parts": ()})
     ready = ensure_ready(messages, [plan_need(plan)])
     # A directory like a run's: the next call removes what a kill -9 leaves.
     with (
