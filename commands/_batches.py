@@ -22,7 +22,7 @@ def add_making(parser: argparse.ArgumentParser) -> None:
         "--cores",
         type=_options.whole(1),
         metavar="N",
-        help="runs at once (default: one for each core)",
+        help="runs at once (default: as many as have a core for each of their kernels)",
     )
     parser.add_argument(
         "--retries",
@@ -113,7 +113,8 @@ def at_once(given: argparse.Namespace, wanted: batch.Batch) -> int:
     """How many runs go on at the same time."""
     if cluster(given):
         return int(given.jobs or len(wanted.plans))
-    return int(given.cores or batch.all_cores())
+    most_kernels = max((plan.kernels for plan in wanted.plans.values()), default=1)
+    return int(given.cores or max(1, batch.all_cores() // most_kernels))
 
 
 def cluster(given: argparse.Namespace) -> batch.Slurm | None:

@@ -1,5 +1,7 @@
 """Estimates of a batch's time, its display, and its dry run."""
 
+import argparse
+import os
 from io import StringIO
 from pathlib import Path
 from typing import cast
@@ -9,6 +11,7 @@ from batch_stand_in import begun, changed, run_batch
 from made_runs import Made
 from rich.console import Console
 
+from commands._batches import at_once
 from testbed import batch
 from testbed.asked.plans import make_plan
 from testbed.basics.ending import VALID
@@ -138,6 +141,24 @@ def test_the_display_on_a_terminal(tmp_path: Path) -> None:
     assert "measuring: 5/10 virtual s" in shown
     assert "failed, try 1 of 1: NoDropping, bulk, vanilla, seed 3: the guest's kernel" in shown
     assert "last words" not in shown
+
+
+@pytest.mark.parametrize(("cores", "kernels", "runs"), [(8, 1, 8), (8, 3, 2), (2, 4, 1)])
+def test_as_many_runs_at_once_as_have_a_core_for_each_kernel(
+    cores: int, kernels: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(cores)))
+    plans = {
+        Path(str(number)): make_plan("NoDropping", "vanilla", changes={"kernels": number})
+        for number in (1, kernels)
+    }
+    wanted = batch.Batch("mine", "Mine", plans)
+    given = argparse.Namespace(executor="local", cores=None)
+    for option in ("jobs", "slurm_account", "slurm_partition", "time_limit"):
+        setattr(given, option, None)
+    assert at_once(given, wanted) == runs
+    given.cores = 5
+    assert at_once(given, wanted) == 5
 
 
 @pytest.mark.usefixtures("no_report")

@@ -164,6 +164,8 @@ def _new_notes(
             {
                 "ended": str(note.folder / ENDED),
                 "command": [*around, *JOB, str(note.folder)],
+                # Here Snakemake counts runs, and on a cluster cores.
+                "cores": one.plan.kernels if cluster else 1,
                 "resources": cluster.resources(guest_mb, expected)
                 if cluster
                 else {"mem_mb": guest_mb},
