@@ -25,6 +25,7 @@ from testbed.inside.recording import RECORDED
 from testbed.inside.tor.circuits import Circuits
 from testbed.inside.tor.network import TorNetwork
 from testbed.machines.guest import memory_mb, part_folder, refuse_parts
+from testbed.machines.together import shared_out
 from testbed.plan.model import Plan
 from testbed.plan.parts import crossings
 from testbed.results.parts import merge_parts
@@ -282,6 +283,14 @@ def test_a_part_without_a_record_is_an_error(tmp_path: Path) -> None:
     shutil.rmtree(part_folder(tmp_path, 1) / "raw")
     with pytest.raises(OSError, match="part-2"):
         merge_parts(tmp_path, plan_of(2))
+
+
+def test_fewer_cores_than_kernels_share_the_expected_load() -> None:
+    """The fullest of four parts has 44 % of Network19to1: it gets a core, and the others one."""
+    plan = make_plan("Network19to1", "vanilla", changes={"kernels": 4})
+    loads = runner.loads_of_parts(plan)
+    assert [round(100 * load / sum(loads)) for load in loads] == [44, 19, 19, 19]
+    assert shared_out(loads, 2) == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

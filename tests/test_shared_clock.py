@@ -150,6 +150,7 @@ def test_the_option_is_as_long_in_every_run() -> None:
 
 
 def test_each_load_goes_to_the_core_that_has_least() -> None:
+    assert shared_out([0, 0, 0], 2) == [0, 1, 0]
     assert shared_out([1, 5, 3, 2], 2) == [0, 0, 1, 1]
     assert shared_out([1, 1, 1], 2) == [0, 1, 0]
     assert shared_out([1, 1], 1) == [0, 0]

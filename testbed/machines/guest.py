@@ -4,7 +4,7 @@ The machine itself is `machines.virtual`'s; what a run's results consist of is `
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,6 +107,7 @@ def run_in_guests(
     on_step: Callable[[Step], None],
     *options: str,
     captures: Collection[str] = (),
+    loads: Sequence[float] | None = None,
     on_cores: Callable[[int], None] = lambda _cores: None,
 ) -> Usage:
     """Run the experiment on each part of a plan in a virtual machine, all under one clock.
@@ -115,6 +116,7 @@ def run_in_guests(
 
     Args:
         on_step: called with each step of the first part.
+        loads: the work that each part is expected to have, as in `run_together`.
         on_cores: called with the number of cores that the machines have.
 
     For the other arguments and the errors see `run_in_guest`.
@@ -133,6 +135,7 @@ def run_in_guests(
             guests,
             on_step=lambda part, step: on_step(step) if part == 0 else None,
             on_cores=on_cores,
+            loads=loads,
         )
 
 

@@ -62,33 +62,43 @@ def run_together(
             running.enter_context(_watched(guests, number, cores[places[number]], on_step))
             for number in range(len(guests))
         ]
-        used_cpu_s: dict[int, float] = {}
-        while len(used_cpu_s) < len(guests):
-            for number, (watch, process) in enumerate(machines):
-                if number in used_cpu_s:
-                    continue
-                with _named(number, len(guests)):
-                    if (cpu_s := watch.poll()) is None:
-                        continue
-                    check_end(guests[number].staging, process.returncode)
-                used_cpu_s[number] = cpu_s
-            time.sleep(POLL_INTERVAL_S)
-        first, _ = machines[0]
+        cpu_s = _until_all_end(guests, machines)
         wall_s = time.monotonic() - start_s
-    virtual_s = first.last.time_s - first.start_s
-    return Usage(virtual_s, wall_s, sum(used_cpu_s.values()), len(cores))
+    first, _ = machines[0]
+    return Usage(first.last.time_s - first.start_s, wall_s, cpu_s, len(cores))
+
+
+def _until_all_end(
+    guests: Sequence[Guest], machines: Sequence[tuple[Watch, subprocess.Popen[bytes]]]
+) -> float:
+    """Watch machines until each has ended, and return the processor time of all together."""
+    used_cpu_s: dict[int, float] = {}
+    while len(used_cpu_s) < len(guests):
+        for number, (watch, process) in enumerate(machines):
+            if number in used_cpu_s:
+                continue
+            with _named(number, len(guests)):
+                if (cpu_s := watch.poll()) is None:
+                    continue
+                check_end(guests[number].staging, process.returncode)
+            used_cpu_s[number] = cpu_s
+        time.sleep(POLL_INTERVAL_S)
+    return sum(used_cpu_s.values())
 
 
 def shared_out(loads: Sequence[float], cores: int) -> list[int]:
     """Choose a core for each load: the greatest first, each where there is least until then.
 
+    Of cores with equally much the one with fewer loads is taken, so that idle ones spread, too.
+
     Returns:
         Each load's core, from 0.
     """
-    places, sums = [0] * len(loads), [0.0] * cores
+    places, shared = [0] * len(loads), [(0.0, 0)] * cores
     for number in sorted(range(len(loads)), key=lambda one: -loads[one]):
-        places[number] = sums.index(min(sums))
-        sums[places[number]] += loads[number]
+        least = min(shared)
+        places[number] = shared.index(least)
+        shared[places[number]] = (least[0] + loads[number], least[1] + 1)
     return places
 
 

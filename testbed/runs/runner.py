@@ -27,6 +27,7 @@ from rich.progress import (
 from rich.text import Text
 
 from testbed import results
+from testbed.asked.expected_load import expected_load
 from testbed.basics import cache
 from testbed.basics.console import say
 from testbed.basics.errors import InputError, TestbedError, reason_of
@@ -116,7 +117,11 @@ def _virtual_machine(
         started = datetime.now(UTC)
         run_in = run_in_guest
         if plan.kernels > 1:
-            run_in = partial(run_in_guests, on_cores=partial(say_cores, messages, plan.kernels))
+            run_in = partial(
+                run_in_guests,
+                loads=loads_of_parts(plan),
+                on_cores=partial(say_cores, messages, plan.kernels),
+            )
         cost = run_in(
             plan,
             guest_folders(plan, staging, builds, on_step),
@@ -140,6 +145,12 @@ def _virtual_machine(
         )
 
     return run
+
+
+def loads_of_parts(plan: Plan) -> list[float]:
+    """The work that each part of a plan is expected to have, in processor seconds a second."""
+    load_s = expected_load(plan)
+    return [sum(load_s.get(name, 0.0) for name in part) for part in plan.parts]
 
 
 def say_cores(messages: Console, kernels: int, cores: int) -> None:
