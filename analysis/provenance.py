@@ -161,6 +161,8 @@ def _configuration(tor: Tor) -> Iterator[str]:
         yield f"source: {tor.source}"
     if tor.ipsec:
         yield "ipsec: true"
+    if tor.at_relays is not None:
+        yield f"only at the relays {', '.join(tor.at_relays)}"
     if tor.parallel_circuits > 1:
         yield f"parallel_circuits: {tor.parallel_circuits}, stream_rule: {tor.stream_rule}"
     yield f"premise: the shared link has {tor.connection_rule.words}"

@@ -4,6 +4,7 @@ import struct
 from pathlib import Path
 
 import polars
+import pytest
 from made_runs import Made
 
 from analysis.metrics.costs import CONNECTIONS, CPU, SOCKET_MEMORY, SOCKETS, TOR_MEMORY, WIRE_BYTES
@@ -42,6 +43,28 @@ def test_figures_of_relays() -> None:
     assert (guard.relay, guard.connections, guard.sockets) == ("guard1", 4, 8)
     assert (guard.tor_memory_mb, guard.socket_memory_mb) == (3, 2)
     assert exit_relay.connections == 9
+    assert guard.sent_mb is None
+
+
+@pytest.mark.parametrize(("begins", "sent_mb"), [("measuring", 6.0), ("before", 7.0)])
+def test_what_a_relay_sent_is_that_of_all_its_links_while_measuring(
+    begins: str, sent_mb: float
+) -> None:
+    counts = [
+        ("before", "guard1", 1_000_000),
+        ("before", "client1", 5_000_000),
+        ("measuring", "guard1", 2_000_000),
+        ("after", "guard1", 6_500_000),
+        ("after", "guard1", 1_500_000),
+        ("after", "client1", 9_000_000),
+    ]
+    links = polars.DataFrame(
+        [row for row in counts if row[0] in (begins, "after")],
+        schema=["when", "sender", "sent_bytes"],
+        orient="row",
+    )
+    guard, exit_relay = relay_summaries(samples(("guard1", 3, 2, 1), ("exit1", 9, 1, 0)), links)
+    assert (guard.sent_mb, exit_relay.sent_mb) == (sent_mb, None)
 
 
 def test_costs_are_those_of_the_relay_that_has_most(tmp_path: Path) -> None:

@@ -154,6 +154,12 @@ def test_a_circuits_build_time_is_that_of_its_links() -> None:
     assert times["vanilla"] == pytest.approx(3 * first + 2 * second + third)
     assert times["pctls"] - times["vanilla"] == pytest.approx(5 * (first + second + third))
     assert times["pctls"] - times["pctcp"] == pytest.approx(3 * (second + third))
+    # At the guard and the exit only: the middle opens a connection as Tor does, and the guard one
+    # for each circuit, if the middle need not know of it.
+    for variant, own in (("pctcp", 5 * first), ("pctls", 5 * (first + second))):
+        some = make_plan("SmallNetwork", f"{variant}+some-relays")
+        assert [some.tor.is_at(relay) for relay in path] == [True, False, True]
+        assert BuildTimes(some).time_ms("client1", path) - times["vanilla"] == pytest.approx(own)
     waited = BuildTimes(make_plan("SmallNetwork", "vanilla")).time_ms("client1", path, lambda: 0.5)
     assert waited - times["vanilla"] == pytest.approx(2 * second + third), "there and back, thrice"
 

@@ -46,6 +46,9 @@ def test_names_and_sizes() -> None:
         "page": 327_680,
         "page20": 327_680,
         "bulk5mib": 5_242_880,
+        "perf-50kb": 50_000,
+        "perf-1mb": 1_000_000,
+        "perf-5mb": 5_000_000,
         "upload": 5_000_000,
         "mctor-video": 1_600_000,
         "mctor-upload": 3_916_667,
@@ -86,7 +89,7 @@ def test_client_configuration_is_valid(name: str, tmp_path: Path) -> None:
         assert options.socks_username == "c1"
     assert graph.options.seed == 7
     assert graph.options.delay_us == round(1e6 * first_pause_s(name, 7))
-    assert bool(graph.options.delay_us) == (name in ("page", "page20"))
+    assert bool(graph.options.delay_us) == name.startswith(("page", "perf-"))
     after = only(stream.followers for stream in streams)
     if len(streams) > 1:
         assert (after.kind, after.pause_times_us) == ("pause", ())

@@ -23,6 +23,8 @@ shared_link = "one connection"
 
 DIRECTORIES = r"(Dir|AlternateDir|AlternateBridge)Authority|FallbackDir|Bridge\b"
 """The options by which a Tor is told whom to ask for a consensus."""
+ON_TOPOLOGIES = [name for name in names_in(TOR_CONFIGS) if name != "some-relays"]
+"""The variants that can be run on a topology; of the other one see test_deployment."""
 INSIDE = [ipaddress.ip_network(text) for text in ("10.0.0.0/15", "127.0.0.0/8")]
 
 
@@ -302,7 +304,7 @@ def test_suggests_the_nearest_variant() -> None:
         read_variant("pctsl")
 
 
-@pytest.mark.parametrize("variant", [*names_in(TOR_CONFIGS), *known_names()])
+@pytest.mark.parametrize("variant", [*ON_TOPOLOGIES, *known_names()])
 def test_no_tor_knows_an_authority_but_the_labs(tmp_path: Path, variant: str) -> None:
     """Nor any other address outside, as its torrc is in a run."""
     plan = make_plan("TwoPaths", variant)

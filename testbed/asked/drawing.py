@@ -46,6 +46,7 @@ class Source:
                 authorities=keys.authorities,
                 relay_rates=keys.relay_rates,
                 loss=keys.loss,
+                client_loss=keys.client_loss,
                 queue_discipline=keys.queue_discipline,
                 queue_packets=keys.room_packets,
                 seed=seed,

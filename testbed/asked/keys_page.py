@@ -25,7 +25,13 @@ from testbed.asked.scenario_links import LinkKeys, LinkSettings
 from testbed.asked.topology import ROLES
 from testbed.basics import units
 from testbed.basics.toml_file import Text
-from testbed.plan.choices import CC_ALGS, MOST_SIDE_BY_SIDE, SCHEDULERS, STREAM_RULES
+from testbed.plan.choices import (
+    CC_ALGS,
+    FIRST_RELAYS,
+    MOST_SIDE_BY_SIDE,
+    SCHEDULERS,
+    STREAM_RULES,
+)
 from testbed.plan.queue_disciplines import CAKE_DIFFSERVS, CAKE_ISOLATIONS, DISCIPLINES, OWN_KEYS
 
 _HEAD = """\
@@ -60,6 +66,8 @@ _VALUES: Sequence[tuple[object, str | Iterable[object]]] = (
     (variant_file.CcAlg, CC_ALGS),
     (variant_file.Scheduler, SCHEDULERS),
     (variant_file.StreamRule, STREAM_RULES),
+    (variant_file.RelayShare, '`"25 %"`'),
+    (variant_file.FirstRelays, FIRST_RELAYS),
     (variant_file.SideBySide, f"1 to {MOST_SIDE_BY_SIDE}"),
 )
 """What is written for each kind of value: an example, or the words that there are."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.asked.competing import competing_streams
+from testbed.asked.deployment import patches_of_some, relays_with
 from testbed.asked.duration import check_duration, given_duration_s
 from testbed.asked.generator import own_generator
 from testbed.asked.output import changed_name
@@ -72,6 +73,7 @@ def make_plan(
     content, file, parts = made(scenario, tor, seed, traffic, changes or {})
     check_circuits(tor, parts["policy"], file)
     nodes = with_processors(parts["nodes"], content.nodes, file)
+    at_relays = relays_with(tor, nodes, seed, drawn=made is _of_sampled, file=file)
     plan = Plan(
         scenario=changed_name(file.stem, changes or {}),
         scenario_title=content.title,
@@ -82,7 +84,7 @@ def make_plan(
         duration_s=content.duration_s if duration is None else given_duration_s(duration),
         warm_up_s=content.warm_up_s,
         congestion_control=_congestion_control(content, file, parts["nodes"]),
-        tor=_tor(tor, parts["policy"], onionskin_patches(nodes)),
+        tor=_tor(tor, parts["policy"], onionskin_patches(nodes), at_relays),
         tgen=None if tgen is None else own_generator(tgen),
         changes=dict(changes or {}),
         **{**parts, "nodes": nodes},
@@ -194,12 +196,18 @@ def planned_patch(path: Path) -> Patch:
     return Patch(name=path.name, path=label(path), sha256=sha256)
 
 
-def _tor(variant: Variant, policy: PlannedPolicy, patches: Iterable[Path]) -> Tor:
+def _tor(
+    variant: Variant,
+    policy: PlannedPolicy,
+    patches: Iterable[Path],
+    at_relays: tuple[str, ...] | None,
+) -> Tor:
     """The variant as a plan has it, with what policy and scenario add."""
     guards = GUARD_PARAMETERS if policy.entry_guards else {}
+    all_patches = (*variant.patches, *patches_of_some(variant), *patches)
     return Tor(
         variant=variant.name,
-        patches=tuple(planned_patch(path) for path in (*variant.patches, *patches)),
+        patches=tuple(planned_patch(path) for path in all_patches),
         source=str(variant.source) if variant.source else None,
         release=variant.release,
         torrc_all=variant.torrc_all,
@@ -213,4 +221,5 @@ def _tor(variant: Variant, policy: PlannedPolicy, patches: Iterable[Path]) -> To
         per_circuit_up_to=variant.per_circuit_up_to,
         parallel_circuits=variant.parallel_circuits,
         stream_rule=variant.stream_rule,
+        at_relays=at_relays,
     )

@@ -216,8 +216,8 @@ class NetworkKeys(ScenarioPart):
     folder like places/ of the project; `bandwidth_file` has the relays' weights instead of the
     consensus's, with `{seed}` in its name for a file for each seed. Paths are relative to the
     scenario's file. `relay_rates` is the share of its rate that each relay has, `loss` that of each
-    direction of each link between two sites, `queue_discipline` that of the hosts' own links, with
-    Linux's usual parameters.
+    direction of each link between two sites, `client_loss` that of the clients' own links,
+    `queue_discipline` that of the hosts' own links, with Linux's usual parameters.
     A consensus has measured weights only if three authorities or more vote for them (dir-spec,
     "Computing a consensus from a set of votes").
     """
@@ -241,6 +241,8 @@ class NetworkKeys(ScenarioPart):
     consensus's; `{seed}` in its name stands for the seed."""
     loss: Loss = 0.0
     """The loss of each direction of each link between two sites."""
+    client_loss: Loss = 0.0
+    """The loss of each direction of each client's own link, as of a lossy access."""
     queue_discipline: QueueDiscipline = FIFO
     """That of the hosts' own links, with Linux's usual parameters."""
     queue_packets: Queue | None = Field(None, alias="queue")

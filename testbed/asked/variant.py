@@ -26,6 +26,7 @@ from testbed.basics.toml_file import label, shown
 from testbed.plan.choices import (
     CGO_PATCH,
     CHOICES,
+    FIRST_RELAYS,
     FIRST_WITH_CGO,
     NUMBERS,
     STREAM_RULES,
@@ -52,6 +53,8 @@ class Variant(BaseModel):
             before further ones share these.
         parallel_circuits: the number of circuits of each client, all on its path.
         stream_rule: how its streams are spread over them.
+        relays: the share of a drawn network's relays that have `torrc_relay` and ESP; None: all.
+        first_relays: which ones these are (`asked.deployment`).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -73,6 +76,8 @@ class Variant(BaseModel):
     per_circuit_up_to: int | None
     parallel_circuits: int
     stream_rule: str
+    relays: float | None
+    first_relays: str
     shared_link: SharedLinkPremise
 
 
@@ -130,6 +135,8 @@ def _resolved(terms: Sequence[Part], subject: str) -> Variant:
         per_circuit_up_to=numbers.get("per_circuit_up_to"),
         parallel_circuits=numbers.get("parallel_circuits", 1),
         stream_rule=_last_value(parts, "stream_rule") or STREAM_RULES[0],
+        relays=_last_value(parts, "relays"),
+        first_relays=_last_value(parts, "first_relays") or FIRST_RELAYS[0],
         shared_link=_premise(parts),
     )
     if variant.conflux and has_fixed_window(variant.consensus_params):
@@ -139,6 +146,11 @@ def _resolved(terms: Sequence[Part], subject: str) -> Variant:
         )
     _check_cgo(variant, subject)
     _check_numbers(variant, numbers, subject, stream_rule=_last_value(parts, "stream_rule"))
+    if variant.relays is None and (order := _last_value(parts, "first_relays")):
+        raise InputError(
+            f'{subject}: first_relays = "{order}" orders relays of which some have the variant: say'
+            " relays too, or leave it out"
+        )
     return variant
 
 

@@ -36,8 +36,10 @@ from testbed.basics.toml_file import (
     shown,
     suggestion,
 )
+from testbed.basics.units import share_fraction
 from testbed.plan.choices import (
     CC_ALGS,
+    FIRST_RELAYS,
     MOST_SIDE_BY_SIDE,
     SCHEDULERS,
     STREAM_RULES,
@@ -205,6 +207,16 @@ def _side_by_side(number: object) -> object:
 SideBySide = Annotated[int, BeforeValidator(_side_by_side)]
 
 
+def _relay_share(text: object) -> float:
+    if share := share_fraction(text):
+        return share
+    raise ValueError("is no relay at all: leave the variant out instead")
+
+
+RelayShare = Annotated[float, BeforeValidator(_relay_share)]
+FirstRelays = Annotated[str, _one_of("order of relays", FIRST_RELAYS)]
+
+
 class VariantFile(BaseModel):
     """A variant's file, before what it extends is added and with values for its parameters."""
 
@@ -248,6 +260,13 @@ class VariantFile(BaseModel):
     stream_rule: StreamRule | None = None
     """Which of them takes a stream: the next in turn (`"uniform"`), or by the MD5 of addresses and
     ports (`"hashing"`)."""
+    relays: RelayShare | None = None
+    """The share of a drawn network's relays, by number, that have what the variant says of relays,
+    `[torrc.relay]` and `ipsec`; the others are as Tor is. Patches, `[torrc]` and `[consensus]` hold
+    for all."""
+    first_relays: FirstRelays | None = None
+    """Which relays these are: drawn by the seed (`"drawn"`, the default; a larger share has those
+    of a smaller one, too), or those of the largest weight (`"heaviest"`)."""
     torrc: TorrcKeys = TorrcKeys()
     """[torrc options](#torrc)."""
     consensus: dict[str, Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]] = {}

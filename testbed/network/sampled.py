@@ -61,6 +61,7 @@ def draw_network(
     authorities: int = 1,
     relay_rates: float = 1.0,
     loss: float = 0.0,
+    client_loss: float = 0.0,
     queue_discipline: str = FIFO,
     queue_packets: int = 1000,
     seed: int,
@@ -72,6 +73,7 @@ def draw_network(
         relays, clients, servers, authorities: their numbers.
         relay_rates: the share of its rate that each relay has.
         loss: the share of packets lost in each direction of each link between two sites.
+        client_loss: the same of clients' access links.
         queue_discipline: the discipline of the hosts' own links.
         queue_packets: the queue of each link.
 
@@ -92,15 +94,21 @@ def draw_network(
         *_draw_users(places, "server", servers, draw),
         *_draw_authorities(drawn_relays, authorities, draw),
     ]
-    network = _linked(nodes, places, loss, queue_discipline, queue_packets)
+    host_link = Shape(queue_discipline=queue_discipline, queue_packets=queue_packets)
+    network = _linked(nodes, places, loss, client_loss, host_link)
     _check_routes(network, places)
     return network
 
 
 def _linked(
-    nodes: Sequence[Node], places: Places, loss: float, queue_discipline: str, queue_packets: int
+    nodes: Sequence[Node], places: Places, loss: float, client_loss: float, host_link: Shape
 ) -> Network:
-    """The network of these nodes: with sites, their routers, and all links."""
+    """The network of these nodes: with sites, their routers, and all links.
+
+    Args:
+        host_link: the queue of the hosts' own links.
+    """
+    clients_link = host_link.model_copy(update={"loss": client_loss})
     codes = sorted({node.country for node in nodes if node.country})
     sites = [_site(places, code) for code in codes]
     routers = [
@@ -110,8 +118,11 @@ def _linked(
     return Network(
         nodes=(*nodes, *routers),
         links=(
-            *(_access_link(node, places, queue_discipline, queue_packets) for node in nodes),
-            *_site_links(sites, places, loss, queue_packets),
+            *(
+                _access_link(node, places, clients_link if node.kind == "client" else host_link)
+                for node in nodes
+            ),
+            *_site_links(sites, places, loss, host_link.queue_packets),
         ),
         sites=tuple(sites),
     )
@@ -283,16 +294,11 @@ def _site(places: Places, code: str) -> Site:
     )
 
 
-def _access_link(node: Node, places: Places, queue_discipline: str, queue_packets: int) -> Link:
+def _access_link(node: Node, places: Places, shape: Shape) -> Link:
     """The link between a node and its site's router, with the node's rates."""
-    delay_ms = places.access_delay_ms[node.country or ""]
+    delay_ms = _whole_us(places.access_delay_ms[node.country or ""])
     up, down = (
-        Shape(
-            rate_bit_per_s=rate,
-            delay_ms=_whole_us(delay_ms),
-            queue_discipline=queue_discipline,
-            queue_packets=queue_packets,
-        )
+        shape.model_copy(update={"rate_bit_per_s": rate, "delay_ms": delay_ms})
         for rate in (node.rate_up_bit_per_s, node.rate_down_bit_per_s)
     )
     return Link(ends=(node.name, f"router-{node.country}"), there=up, back=down)

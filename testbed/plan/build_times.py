@@ -11,6 +11,7 @@ from itertools import accumulate
 from random import Random
 
 from testbed.basics.seeds import derived_seed
+from testbed.plan.choices import PLAIN_CONNECTIONS
 from testbed.plan.model import Plan, PlannedNode
 from testbed.plan.positions import Position, position_weights
 
@@ -24,8 +25,8 @@ NETINFO (tor-spec, "Negotiating and initializing connections"); and by Nagle's a
 waits for an acknowledgement of TLS's last message, the CREATE cell for one of NETINFO."""
 PLAIN_HANDSHAKE_ROUND_TRIPS = 2
 """Without TLS, as by plain-relay-connections.patch: TCP's, and from VERSIONS to NETINFO."""
-PER_CIRCUIT, PLAIN_CONNECTIONS = "PerCircuitConnections", "PlainRelayConnections"
-"""The torrc options of the patches with these connections."""
+PER_CIRCUIT = "PerCircuitConnections"
+"""The torrc option of the patch with these connections."""
 
 _QUANTILE_PERCENT = 80
 _MODES = 10
@@ -114,11 +115,18 @@ class BuildTimes:
             self._round_trips.between_ms(*ends)
             for ends in ((client, guard), (guard, middle), (middle, last))
         )
-        cells_second, cells_third = (4, 2) if self._are_shared else (0, 0)
+        second_shared, third_shared = (
+            self._are_shared or not self._plan.tor.holds_between(*ends)
+            for ends in ((guard, middle), (middle, last))
+        )
         first = 3 + self._opened_by_client
-        second = 2 + self._opened_by_relay + sum(waited() for _ in range(cells_second))
-        third = 1 + self._opened_by_relay + sum(waited() for _ in range(cells_third))
+        second = 2 + self._added(second_shared, 4, waited)
+        third = 1 + self._added(third_shared, 2, waited)
         return first * first_ms + second * second_ms + third * third_ms
+
+    def _added(self, shared: bool, cells: int, waited: Callable[[], float]) -> float:
+        """The round trips that a link adds: waiting for some cells, or opening a connection."""
+        return sum(waited() for _ in range(cells)) if shared else self._opened_by_relay
 
 
 class _Choice:

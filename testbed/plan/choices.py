@@ -95,6 +95,9 @@ CHOICES: Mapping[str, Settings] = {
 STREAM_RULES = ("uniform", "hashing")
 """The rules for a stream's choice of a parallel circuit (MCTor); see `inside.policies.parallel`."""
 
+FIRST_RELAYS = ("drawn", "heaviest")
+"""Which relays have a variant that only some have: drawn by the seed, or those of most weight."""
+
 MOST_SIDE_BY_SIDE = 32
 """The most parallel circuits of a client, or connections between two relays: as many circuits as a
 Tor builds at a time (MaxClientCircuitsPending), with a connection for each."""
@@ -127,6 +130,9 @@ NUMBERS: Mapping[str, Number] = {
 }
 """The numbers by the variant's key."""
 
+
+PLAIN_CONNECTIONS, PLAIN_CONNECTIONS_TO = "PlainRelayConnections", "PlainRelayConnectionsTo"
+"""torrc options: relays' connections to each other have no TLS; and to which relays only."""
 
 CONGESTION_CONTROL_OPTION = "__AlwaysCongestionControl"
 """An option that a Tor knows if and only if it has congestion control of circuits (0.4.7)."""

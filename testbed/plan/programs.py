@@ -5,7 +5,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from testbed.basics.toml_file import PROJECT
-from testbed.plan.choices import CONFLUX, STREAM_RULES, SharedLinkPremise, TorrcLines
+from testbed.plan.choices import (
+    CONFLUX,
+    PLAIN_CONNECTIONS,
+    STREAM_RULES,
+    SharedLinkPremise,
+    TorrcLines,
+)
 from testbed.plan.connections import (
     ConnectionRule,
     OneConnection,
@@ -43,6 +49,7 @@ class Tor(PlanPart):
         ipsec: whether neighbouring relays have ESP between them, without Tor's knowledge.
         connections_per_pair, per_circuit_up_to, parallel_circuits, stream_rule: as in
             `asked.variant.Variant`.
+        at_relays: the relays that have `torrc_relay` and ESP; None if all have.
     """
 
     variant: str
@@ -60,6 +67,23 @@ class Tor(PlanPart):
     per_circuit_up_to: int | None = None
     parallel_circuits: int = 1
     stream_rule: str = STREAM_RULES[0]
+    at_relays: tuple[str, ...] | None = None
+
+    def is_at(self, relay: str) -> bool:
+        """Whether a relay has what the variant gives relays."""
+        return self.at_relays is None or relay in self.at_relays
+
+    def holds_between(self, opener: str, peer: str) -> bool:
+        """Whether connections that one relay opens to another are as the variant has them.
+
+        A relay opens connections without TLS only to relays that know them.
+        """
+        return self.is_at(opener) and (self.is_at(peer) or not self.needs_both_ends)
+
+    @property
+    def needs_both_ends(self) -> bool:
+        """Whether a relay can do what the variant says only with relays that do so, too."""
+        return self.ipsec or PLAIN_CONNECTIONS in self.torrc_relay
 
     @property
     def connection_rule(self) -> ConnectionRule:

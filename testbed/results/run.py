@@ -131,7 +131,9 @@ class Run(HasTables):
     @cached_property
     def held_by_relays(self) -> tuple[RelaySummary, ...]:
         """Connections and memory of each relay; older runs lack them."""
-        return relay_summaries(self.relays) if self.is_whole else self.summary.relays
+        if self.is_whole:
+            return relay_summaries(self.relays, self.links)
+        return self.summary.relays
 
     @cached_property
     def wire_bytes_per_byte(self) -> float | None:

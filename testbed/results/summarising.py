@@ -69,7 +69,7 @@ def summary_parts(plan: Plan, recorded: Recorded) -> dict[str, Any]:
         "competing": tuple(_competing(tables.competing, entry) for entry in plan.competing),
         "shared_link": _shared_link(plan, recorded.checks),
         "circuits_of_clients": _circuits_of_clients(plan, tables),
-        "relays": relay_summaries(tables.relays),
+        "relays": relay_summaries(tables.relays, tables.links),
         "processors": processor_summaries(tables.processors),
         "wire_bytes_per_byte": wire_bytes_per_byte(plan, tables),
     }
@@ -178,14 +178,36 @@ def _competing(samples: polars.DataFrame, entry: Competing) -> CompetingSummary:
     )
 
 
-def relay_summaries(samples: polars.DataFrame) -> tuple[RelaySummary, ...]:
-    """Connections and memory of each relay, in the order of the samples."""
+def relay_summaries(
+    samples: polars.DataFrame, links: polars.DataFrame | None = None
+) -> tuple[RelaySummary, ...]:
+    """Connections and memory of each relay, in the order of the samples, and what each sent.
+
+    Args:
+        links: the counts of links, of which what was sent is; None without counts.
+    """
     held = samples.group_by("relay", maintain_order=True).agg(
         polars.max("connections", "sockets"),
         tor_memory_mb=polars.max("tor_memory_bytes") / 1e6,
         socket_memory_mb=polars.mean("socket_memory_bytes") / 1e6,
     )
-    return tuple(RelaySummary(**row) for row in held.iter_rows(named=True))
+    sent_mb = _sent_mb(links) if links is not None else {}
+    return tuple(
+        RelaySummary(**row, sent_mb=sent_mb.get(row["relay"])) for row in held.iter_rows(named=True)
+    )
+
+
+def _sent_mb(links: polars.DataFrame) -> dict[str, float]:
+    """What each node sent over its links while the run measured, in MB."""
+    start = "measuring" if "measuring" in links["when"] else "before"
+    sent = links.group_by("sender").agg(
+        mb=(
+            polars.col("sent_bytes").filter(when="after").sum()
+            - polars.col("sent_bytes").filter(when=start).sum()
+        )
+        / 1e6
+    )
+    return dict(sent.iter_rows())
 
 
 def _mean_and_deviation(values: polars.Series) -> MeanAndDeviation:
@@ -208,6 +230,7 @@ def _tail(values: polars.Series) -> Tail:
     return Tail(
         mean=_number(numbers.mean()),
         median=_number(numbers.median()),
+        p75=_number(numbers.quantile(0.75, interpolation="linear")),
         p95=_number(numbers.quantile(0.95, interpolation="linear")),
     )
 

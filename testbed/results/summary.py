@@ -39,10 +39,14 @@ class Distribution(MeanAndDeviation):
 
 
 class Tail(_Part):
-    """Mean, median and 95th percentile (linear between ranks); None without values."""
+    """Mean, median, 75th and 95th percentile (linear between ranks); None without values.
+
+    Older summaries lack the 75th.
+    """
 
     mean: float | None
     median: float | None
+    p75: float | None = None
     p95: float | None
 
 
@@ -163,6 +167,7 @@ class RelaySummary(_Part):
         connections, sockets: the most in a sample; see `inside.rows.RelaySample`.
         tor_memory_mb: the most in a sample, 1 MB = 10^6 bytes.
         socket_memory_mb: the mean, as it varies with the load.
+        sent_mb: the frames that it sent over its emulated links; older summaries lack it.
     """
 
     relay: str
@@ -170,6 +175,7 @@ class RelaySummary(_Part):
     sockets: int
     tor_memory_mb: float
     socket_memory_mb: float
+    sent_mb: float | None = None
 
 
 class ProcessorSummary(_Part):

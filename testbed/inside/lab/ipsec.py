@@ -35,9 +35,10 @@ def protected(plan: Plan) -> list[tuple[str, str]]:
     """Sender and receiver of each direction with ESP: both ways between neighbouring relays.
 
     In networks with routers every relay is a neighbour of every other. Competing streams have ESP
-    from end to end as well, so only ESP crosses a link between relays.
+    from end to end as well, so only ESP crosses a link between relays. Where only some relays have
+    the variant, these have ESP with each other.
     """
-    relays = [relay.name for relay in plan.of_kind("relay")]
+    relays = [relay.name for relay in plan.of_kind("relay") if plan.tor.is_at(relay.name)]
     if plan.of_kind("router"):
         pairs = list(combinations(relays, 2))
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 
 from testbed.inside.policies.interface import REFUSED_ADDRESS
+from testbed.plan.choices import PLAIN_CONNECTIONS, PLAIN_CONNECTIONS_TO
 from testbed.plan.model import FIXED, Plan, PlannedNode, PlannedPolicy
 
 TEMPLATES = Path(__file__).with_name("torrc")
@@ -206,11 +207,19 @@ def _variant_lines(plan: Plan, node: PlannedNode) -> list[str]:
     sets = [plan.tor.torrc_all]
     if node.kind == "client":
         sets.append(plan.tor.torrc_client)
-    elif node.kind == "relay":
-        sets.append(plan.tor.torrc_relay)
+    elif node.kind == "relay" and plan.tor.is_at(node.name):
+        sets += [plan.tor.torrc_relay, _peers(plan)]
     return [
         f"{option} {value}"
         for lines in sets
         for option, values in lines.items()
         for value in values
     ]
+
+
+def _peers(plan: Plan) -> dict[str, list[str]]:
+    """Which relays know connections without TLS, if only some do."""
+    if plan.tor.at_relays is None or PLAIN_CONNECTIONS not in plan.tor.torrc_relay:
+        return {}
+    addresses = [str(plan.node(relay).address) for relay in plan.tor.at_relays]
+    return {PLAIN_CONNECTIONS_TO: [",".join(addresses)]}

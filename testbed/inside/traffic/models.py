@@ -82,6 +82,21 @@ _ALL = (
         pauses_s=tuple(range(1, 21)),
     ),
     TrafficModel("bulk5mib", "5 MiB, then the next at once", 5 * 1024 * 1024),
+    # The files of tornettools' performance clients, which pause for a minute; here for 10 s on
+    # average, so that a run of a minute has several.
+    *(
+        TrafficModel(
+            f"perf-{name}",
+            f"{size}, then a pause of 1 to 19 s; begins within a pause",
+            transfer_bytes,
+            pauses_s=tuple(range(1, 20)),
+        )
+        for name, size, transfer_bytes in (
+            ("50kb", "50 kB", 50_000),
+            ("1mb", "1 MB", 1_000_000),
+            ("5mb", "5 MB", 5_000_000),
+        )
+    ),
     TrafficModel("upload", "5 MB to the server, then the next at once", 5_000_000, upload=True),
     # Liu and Lin's loads (Increasing bandwidth in Tor paths with multiple inter-relay connections,
     # 2016), scaled down so that a run of minutes has several: docs/measurements.md, "Loads".

@@ -4,7 +4,7 @@ The checks are queries over `queues` (which circuit had cells on which connectio
 and over `relays` (how many connections each relay had opened).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import polars
 
@@ -14,12 +14,28 @@ from testbed.results.recorded import Recorded
 
 
 def checks(plan: Plan, recorded: Recorded) -> Iterator[Check]:
-    """Check how many connections there were, or that circuits didn't share them."""
+    """Check how many connections there were, or that circuits didn't share them.
+
+    Where only some relays have the variant, connections count that one of them opened; if it opens
+    them only to its like, the others' must be as Tor has them.
+    """
     most = plan.tor.connection_rule.most
-    if most is None:
-        yield sharing_check(relay_connections(recorded.tables.queues))
-    else:
-        yield connections_check(recorded.tables.relays, most)
+    relays, some = recorded.tables.relays, plan.tor.at_relays
+    if most is not None:
+        yield connections_check(relays if some is None else _of(relays, some), most)
+        return
+    used = relay_connections(recorded.tables.queues)
+    if some is not None:
+        both = [polars.col(end).is_in(list(some)) for end in ("peer", "relay")]
+        used = used.filter(both if plan.tor.needs_both_ends else both[0])
+    yield sharing_check(used)
+    if some is not None and plan.tor.needs_both_ends:
+        others = [one.name for one in plan.of_kind("relay") if one.name not in some]
+        yield connections_check(_of(relays, others))
+
+
+def _of(table: polars.DataFrame, relays: Iterable[str]) -> polars.DataFrame:
+    return table.filter(polars.col("relay").is_in(list(relays)))
 
 
 def relay_connections(queues: polars.DataFrame) -> polars.DataFrame:
