@@ -23,6 +23,7 @@ from testbed.batch import read_batch
 EXAMPLES = PROJECT / "docs" / "examples"
 LONGEST_LINE = 100
 MOST_WORDS = 1500
+MOST_WORDS_TOGETHER = 22_000
 TO_BE_SHORTENED = {"docs/policies.md"}
 """Pages that may be longer than `MOST_WORDS` as yet."""
 _TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/test_\w+\.py)\)")
@@ -99,15 +100,26 @@ def test_examples_fit_a_screen() -> None:
                 assert len(line) <= LONGEST_LINE, f"{document.name}: {line}"
 
 
+def words_in(document: Path) -> int:
+    """The words outside of blocks."""
+    text = _BLOCK.sub("", document.read_text(encoding="utf-8"))
+    return sum(1 for word in text.split() if re.search(r"\w", word))
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_no_page_takes_more_than_some_minutes(document: Path) -> None:
-    """Words outside of blocks; what is looked up in pages made of the code may be longer."""
+    """What is looked up in pages made of the code may be longer."""
     name = str(document.relative_to(PROJECT))
     if name == "CHANGELOG.md" or name in {f"docs/{page}.md" for page in PAGES} | TO_BE_SHORTENED:
         return
-    text = _BLOCK.sub("", document.read_text(encoding="utf-8"))
-    words = [word for word in text.split() if re.search(r"\w", word)]
-    assert len(words) <= MOST_WORDS, f"{name}: {len(words)} words"
+    assert words_in(document) <= MOST_WORDS, name
+
+
+def test_all_that_users_may_read_takes_less_than_two_hours() -> None:
+    """README, CONTRIBUTING and docs, without what is made of the code."""
+    pages = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *(PROJECT / "docs").glob("*.md")]
+    words = {str(page): words_in(page) for page in pages if page.stem not in PAGES}
+    assert sum(words.values()) <= MOST_WORDS_TOGETHER, words
 
 
 def test_named_tests_exist() -> None:
