@@ -233,6 +233,7 @@ def relay_sample(at_s: int, relay: str, connections: int) -> dict[str, Any]:
         "sockets": connections + 4,
         "tor_memory_bytes": 2_000_000 + at_s,
         "socket_memory_bytes": 1_000_000 * at_s,
+        "scheduler_runs": None,
     }
 
 

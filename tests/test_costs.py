@@ -31,8 +31,10 @@ def samples(*rows: tuple[str, int, int, int]) -> polars.DataFrame:
                 "sockets": connections + 4,
                 "tor_memory_bytes": 10**6 * tor_mb,
                 "socket_memory_bytes": 10**6 * sockets_mb,
+                "time_s": float(number),
+                "scheduler_runs": None,
             }
-            for relay, connections, tor_mb, sockets_mb in rows
+            for number, (relay, connections, tor_mb, sockets_mb) in enumerate(rows)
         ]
     )
 
@@ -44,6 +46,7 @@ def test_figures_of_relays() -> None:
     assert (guard.tor_memory_mb, guard.socket_memory_mb) == (3, 2)
     assert exit_relay.connections == 9
     assert guard.sent_mb is None
+    assert guard.scheduler_interval_ms is None
 
 
 @pytest.mark.parametrize(("begins", "sent_mb"), [("measuring", 6.0), ("before", 7.0)])
@@ -67,10 +70,19 @@ def test_what_a_relay_sent_is_that_of_all_its_links_while_measuring(
     assert (guard.sent_mb, exit_relay.sent_mb) == (sent_mb, None)
 
 
+def test_the_scheduler_runs_at_a_mean_interval() -> None:
+    table = samples(*[("guard1", 3, 2, 1)] * 3, *[("exit1", 1, 1, 1)] * 2, ("exit2", 1, 1, 1))
+    counted = table.with_columns(scheduler_runs=polars.Series([100, 300, 600, 7, 7, 9]))
+    guard, idle, single = relay_summaries(counted)
+    assert guard.scheduler_interval_ms == pytest.approx(1000 * 2 / 500)
+    assert idle.scheduler_interval_ms is None  # it never ran
+    assert single.scheduler_interval_ms is None
+
+
 def test_costs_are_those_of_the_relay_that_has_most(tmp_path: Path) -> None:
     folder = Made().write(tmp_path)
     table = samples(("guard1", 3, 2, 1), ("exit1", 9, 1, 0), ("guard1", 4, 3, 3))
-    table.with_columns(time_s=polars.lit(1.0)).write_parquet(folder / "relays.parquet")
+    table.drop("scheduler_runs").write_parquet(folder / "relays.parquet")
     run = read_run(folder)
     assert (CONNECTIONS.of(run), SOCKETS.of(run)) == (9, 13)
     assert (TOR_MEMORY.of(run), SOCKET_MEMORY.of(run)) == (3, 2)

@@ -192,6 +192,12 @@ class RelaySample:
         "kernel memory for these connections: data received and not read, or written and not"
         " acknowledged, with headers, and the kernel's reserve",
     ]
+    scheduler_runs: Annotated[
+        int | None,
+        "how often its scheduler (KIST) has handed cells to the kernel, total so far; null unless"
+        " the variant counts them (`scheduler-runs`)",
+        Later,
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -181,15 +181,19 @@ def _competing(samples: polars.DataFrame, entry: Competing) -> CompetingSummary:
 def relay_summaries(
     samples: polars.DataFrame, links: polars.DataFrame | None = None
 ) -> tuple[RelaySummary, ...]:
-    """Connections and memory of each relay, in the order of the samples, and what each sent.
+    """What each relay held and sent, and how often its scheduler ran, in the order of the samples.
 
     Args:
         links: the counts of links, of which what was sent is; None without counts.
     """
+    lasted_s, runs = (
+        polars.last(column) - polars.first(column) for column in ("time_s", "scheduler_runs")
+    )
     held = samples.group_by("relay", maintain_order=True).agg(
         polars.max("connections", "sockets"),
         tor_memory_mb=polars.max("tor_memory_bytes") / 1e6,
         socket_memory_mb=polars.mean("socket_memory_bytes") / 1e6,
+        scheduler_interval_ms=(1000 * lasted_s / polars.when(runs > 0).then(runs)),
     )
     sent_mb = _sent_mb(links) if links is not None else {}
     return tuple(

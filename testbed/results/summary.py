@@ -168,6 +168,8 @@ class RelaySummary(_Part):
         tor_memory_mb: the most in a sample, 1 MB = 10^6 bytes.
         socket_memory_mb: the mean, as it varies with the load.
         sent_mb: the frames that it sent over its emulated links; older summaries lack it.
+        scheduler_interval_ms: the mean time from one run of its scheduler to the next; None
+            unless the variant counts them.
     """
 
     relay: str
@@ -176,6 +178,7 @@ class RelaySummary(_Part):
     tor_memory_mb: float
     socket_memory_mb: float
     sent_mb: float | None = None
+    scheduler_interval_ms: float | None = None
 
 
 class ProcessorSummary(_Part):

@@ -8,6 +8,7 @@ import re
 import struct
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from pyroute2 import DiagSocket
@@ -18,8 +19,11 @@ from testbed.inside.recording import Record
 from testbed.inside.rows import RelaySample
 from testbed.inside.tor.configuration import OR_PORT
 from testbed.inside.tor.network import TorNetwork
+from testbed.inside.tor.process import RunningTor
 
 SAMPLE_INTERVAL_S = 2.0
+COUNT_RUNS = "CountSchedulerRuns"
+"""The torrc option of scheduler-runs.patch."""
 MOST_SAMPLES_PER_S = 4.0
 """The most samples of all relays together: if there are many, each is sampled less often. Each
 connection of a relay, up to one with every client, is a row of the kernel's answer."""
@@ -34,14 +38,20 @@ _ANONYMOUS = re.compile(r"^RssAnon:\s+(\d+) kB$", re.MULTILINE)
 
 
 class RelayProbe:
-    """Asks the kernel about one relay."""
+    """Asks the kernel, and the relay itself if it counts its scheduler's runs, about one relay."""
 
-    def __init__(self, lab: Lab, relay: str, process: int) -> None:
-        self._lab, self._relay, self._process = lab, relay, Path("/proc") / str(process)
+    def __init__(self, lab: Lab, relay: str, tor: RunningTor, counts_runs: bool) -> None:
+        self._lab, self._relay, self._tor, self._counts_runs = lab, relay, tor, counts_runs
+        self._process = Path("/proc") / str(tor.process.pid)
 
     async def sample(self) -> RelaySample:
         """A sample of the relay at this moment."""
-        return await self._lab.answer_meanwhile(self._relay, DiagSocket, self._read)
+        found = await self._lab.answer_meanwhile(self._relay, DiagSocket, self._read)
+        if not self._counts_runs:
+            return found
+        # A thread waits: a relay whose processor is busy takes its time to answer.
+        answer = await asyncio.to_thread(self._tor.controller.get_info, "scheduler/runs")
+        return replace(found, time_s=time.time(), scheduler_runs=int(answer))
 
     def _read(self, netlink: DiagSocket) -> RelaySample:
         # All of Tor's protocol, whichever end opened them.
@@ -87,7 +97,8 @@ async def sample_relays_steadily(
     The interval is `SAMPLE_INTERVAL_S`, or more if there are many relays.
     """
     relays = [one for one in lab.plan.recorded_relays if lab.plan.is_here(one)]
-    probes = [RelayProbe(lab, relay, network[relay].process.pid) for relay in relays]
+    counts_runs = lab.plan.tor.torrc_relay.get(COUNT_RUNS) == ["1"] and network.knows(COUNT_RUNS)
+    probes = [RelayProbe(lab, relay, network[relay], counts_runs) for relay in relays]
     interval_s = max(SAMPLE_INTERVAL_S, len(probes) / MOST_SAMPLES_PER_S)
     at_s = start_s
     while at_s < end_s:
