@@ -1,6 +1,7 @@
-"""What is kept of a study: an archive of its runs' summaries and manifests, and of what it printed.
+"""What is kept of a study: an archive of its runs and of what it printed.
 
-The same runs give the same archive. Whole runs, with their tables, stay where they were made.
+Of a run there are summary, manifest and the quantiles of its transfers' times. The same runs give
+the same archive. Whole runs, with their tables, stay where they were made.
 """
 
 import lzma
@@ -13,8 +14,10 @@ from pathlib import Path
 
 from study.folder import Study
 from study.printed import FOLDER
+from study.times import TIMES, write_times
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label
+from testbed.results import read_run
 from testbed.results.manifest import MANIFEST
 from testbed.results.summary import SUMMARY
 
@@ -23,7 +26,7 @@ FILES = (SUMMARY, MANIFEST)
 
 def _is_kept(file: Path) -> bool:
     """Whether a file is a run's that is kept, or what a command printed."""
-    return file.name in FILES or (file.parent.name == FOLDER and file.suffix == ".json")
+    return file.name in (*FILES, TIMES) or (file.parent.name == FOLDER and file.suffix == ".json")
 
 
 @contextmanager
@@ -70,13 +73,15 @@ def only_kept(directory: Path, folders: Sequence[Path]) -> Iterator[Path]:
                 (Path(copy) / folder).mkdir(parents=True)
                 for file in FILES:
                     shutil.copy(directory / folder / file, Path(copy) / folder)
+                if (run := read_run(directory / folder, whole=False)).is_whole:
+                    write_times(run, Path(copy) / folder)
         if (directory / FOLDER).is_dir():
             shutil.copytree(directory / FOLDER, Path(copy) / FOLDER)
         yield Path(copy)
 
 
 def pack(study: Study, directory: Path) -> None:
-    """Keep the summaries, the manifests and what was printed, in place of what was kept."""
+    """Keep summaries, manifests, quantiles and what was printed, in place of what was kept."""
     temporary = study.kept.with_suffix(".new")
     with tarfile.open(temporary, "w:xz", preset=9) as archive:
         for file in sorted(directory.rglob("*.json")):

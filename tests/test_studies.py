@@ -22,6 +22,7 @@ from study.origin import every_run, hours
 from study.page import Page, found_runs, make_page
 from study.paragraphs import wrapped
 from study.printed import CommandKeys, Printed, read_printed
+from study.times import times_of
 from testbed.basics.ending import BAD_INPUT, FAILED, PREMISE_FAILED, VALID
 
 MOST_WORDS = 1200
@@ -270,6 +271,14 @@ def test_runs_are_made_then_kept_and_the_page_is_the_same(
     assert status_of(["study", "./own", "--kept"]) == VALID
     assert (own / "README.md").read_text(encoding="utf-8") == made
     assert (own / "throughput.csv").is_file()
+    with unpacked(study := find_study("./own")) as folder:
+        found = found_runs(study, folder)
+        run = next(run for runs in found.valid.values() for run in runs)
+        assert not run.is_whole
+        times = times_of(run)
+        last_byte = times[run.summary.traffic]["time_to_last_byte_s"]
+        assert len(last_byte) == 101 and sorted(last_byte) == last_byte
+        assert last_byte[50] == pytest.approx(run.under_test.time_to_last_byte_s.median, abs=1e-4)
     kept = (own / "kept.tar.xz").read_bytes()
     assert status_of(["study", "./own", "--keep"]) == VALID
     assert (own / "kept.tar.xz").read_bytes() == kept

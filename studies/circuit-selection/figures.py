@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 from analysis import style
 from analysis.cells import mean_cell
@@ -19,9 +20,10 @@ from analysis.runs import Found
 from analysis.statistics import change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text, sentence
+from study.times import STEPS, times_of
 from testbed.results import Run
 
-BULK = "bulk5mib"
+WEB, BULK = "page20", "bulk5mib"
 NETWORK = "TwelveRelays"
 _OF_THREE = f"{NETWORK},paths.circuits=3,paths.policy="
 _PROBED = ",paths.round_trips=probe"
@@ -141,6 +143,49 @@ def fields(found: Found) -> dict[str, object]:
 
 
 def plots(found: Found) -> Iterator[Plot]:
+    """Times by rule: of each network, and as distributions over all."""
+    yield from _medians(found)
+    yield from _distributions(found)
+
+
+def _distributions(found: Found) -> Iterator[Plot]:
+    """The share of transfers that took so long at most, by rule; a mean of networks' quantiles."""
+    panels = {
+        "pages, first byte": (WEB, "time_to_first_byte_s"),
+        "pages, last byte": (WEB, "time_to_last_byte_s"),
+        "bulk, first byte": (BULK, "time_to_first_byte_s"),
+        "bulk, last byte": (BULK, "time_to_last_byte_s"),
+    }
+    rules = [rule for rule, name in RULES.items() if any(map(times_of, _runs(found, name)))]
+    if not rules:
+        return
+    looks = style.looks(rules)
+    looks = {rule: looks[rule] for rule in rules}
+    figure, places = style.grid(2, 2, panel_inches=1.8, row_gap_inches=0.7, names=looks)
+    shares = [step / STEPS for step in range(STEPS + 1)]
+    for number, (title, (model, column)) in enumerate(panels.items()):
+        panel = figure.add_subplot(places[divmod(number, 2)])
+        for rule in rules:
+            networks = [
+                times_of(run).get(model, {}).get(column) for run in _runs(found, RULES[rule])
+            ]
+            quantiles = [fmean(values) for values in zip(*filter(None, networks), strict=True)]
+            panel.plot(quantiles, shares[: len(quantiles)], **looks[rule])
+        panel.set_title(title)
+        panel.set_xlabel("seconds" if number > 1 else "")
+        panel.set_xlim(left=0)
+        panel.set_ylim(0, 1)
+    style.name_lines(figure, looks)
+    yield Plot(
+        name="distributions",
+        title="Distributions of times by rule",
+        caption="A line is the mean of the networks' quantiles.",
+        figure=figure,
+        shows="the medians are in the table of rules",
+    )
+
+
+def _medians(found: Found) -> Iterator[Plot]:
     """Medians and 95th percentiles of times, by rule and network."""
     rules = {rule: runs for rule, name in RULES.items() if (runs := _runs(found, name))}
     if not rules:
