@@ -57,7 +57,7 @@ ALL = (ONE, TWO, THREE, FOUR)
         ("c-rtt", "2", "4 and 2 have the lowest congestion times, and 2 the lower round trip"),
         ("car", "4", "1, 4 and 3 have the lowest lots, and 4 the lowest congestion time of them"),
         ("random", "1", "it has the lowest lot"),
-        ("tor", "4", "none was used, and it is the youngest"),
+        ("tor", "1", "none was used, and it is the oldest"),
         ("best-of-two", "1", "1 and 4 have the lowest lots, and 1 the lower round trip"),
         ("build-time", "4", "a second is the shortest time"),
     ],
@@ -90,9 +90,8 @@ def test_a_length_is_the_sum_over_client_relays_and_server() -> None:
     assert pytest.approx(111.2, abs=0.1) == DEGREE_KM
 
 
-def test_tor_goes_on_with_the_last_circuit_that_it_began_to_use() -> None:
-    """As circuit_is_better() has it: used circuits come before others."""
-    used = [candidate("1", used_s=20), candidate("2", used_s=30), candidate("3")]
+def test_tor_goes_on_with_the_oldest_circuit_that_it_has_used() -> None:
+    used = [candidate("1"), candidate("2", used_s=30), candidate("3", used_s=20)]
     assert RULES["tor"].pick(used).circuit.number == "2"
 
 
@@ -249,9 +248,9 @@ def test_the_plan_has_the_rule_and_the_places() -> None:
     [
         ("SmallNetwork", {"paths.circuits": 0}, r"paths.circuits = 0 .* greater than or equal"),
         ("SmallNetwork", {"paths.policy": "rt"}, r'"rt": is not a policy: did you mean "rtt"\?'),
-        ("One", {"paths.policy": "l"}, 'in a topology Tor refuses .* topology = "sampled"'),
-        ("NoDropping", {"paths.policy": "rtt"}, "in a topology Tor refuses to choose any"),
-        ("One", {"paths.policy": "tor"}, "in a topology Tor refuses to choose any"),
+        ("One", {"paths.policy": "l"}, 'to which a client has no link.* topology = "sampled"'),
+        ("NoDropping", {"paths.policy": "rtt"}, "to which a client has no link, and can't launch"),
+        ("One", {"paths.policy": "tor"}, "to which a client has no link, and can't launch"),
         ("One", {"paths.policy": "fixed"}, r'paths.circuits = 3: .* "fixed" doesn\'t have it'),
         ("SmallNetwork", {"paths.policy": "c", "paths.round_trips": "build"}, "is 0: take"),
         ("SmallNetwork", {"paths.policy": "l", "paths.round_trips": "build"}, "leave it out"),

@@ -186,6 +186,7 @@ def without_memory(run: Run) -> Contents:
         ["plain-relay-connections"],
         ["per-circuit-connections", "connections-per-pair"],
         ["without-cgo"],
+        ["circuit-stream-rule"],
     ],
 )
 def test_a_patch_with_its_option_off_changes_no_byte(
@@ -211,6 +212,9 @@ def test_eight_circuits_on_three_connections(tmp_path: Path, name: str) -> None:
         ("pctcp", ["PlainRelayConnections", "0"], ""),
         ("own-up-to-3", ["ConnectionsPerPair", "-2"], "ConnectionsPerPair"),
         ("own-up-to-3", ["ConnectionsPerPair", "2"], ""),
+        ("best-circuit", ["CircuitStreamRule", "luck"], "CircuitStreamRule must be 'auto', 'off'"),
+        ("best-circuit", ["CircuitsForPredictedPorts", "15"], "is too large. Max is 14"),
+        ("best-circuit", ["CircuitsForPredictedPorts", "14"], ""),
     ],
 )
 def test_what_a_patched_tor_refuses(

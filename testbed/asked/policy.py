@@ -105,7 +105,8 @@ def _of_rule(paths: PathsKeys, file: Path, name: str, drawn: bool) -> dict[str, 
     if not drawn:
         raise InputError(
             f"{of}: a rule chooses among circuits whose relays Tor chose, but in a topology Tor"
-            ' refuses to choose any: take a network with topology = "sampled"'
+            " also chooses relays to which a client has no link, and can't launch the circuit: take"
+            ' a network with topology = "sampled"'
         )
     round_trips = paths.round_trips or "streams"
     if rule.of_congestion and round_trips == "build":

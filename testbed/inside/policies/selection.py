@@ -60,13 +60,18 @@ def build_time_s(of: Candidate) -> float:
     return float("inf") if of.circuit.build_s is None else of.circuit.build_s
 
 
-def tors_preference(of: Candidate) -> tuple[float, float]:
-    """What Tor compares (circuit_is_better()): the last to be first used, else the youngest."""
-    first_used_s = of.circuit.first_used_s
-    return (float("inf") if first_used_s is None else -first_used_s), -of.circuit.opened_s
+def tors_preference(of: Candidate) -> bool:
+    """What decides in Tor: it goes on with a circuit that it has used, the oldest of several.
+
+    circuit_is_better() would prefer the one that was first used last, and otherwise the youngest;
+    but it asks for the purpose of the stream's connection, which isn't set for a client's streams
+    (0.4.9.11). So only the stream isolation is compared, and of circuits alike the first in Tor's
+    list is kept: the oldest, unless circuits that closed have left others out of order.
+    """
+    return of.circuit.first_used_s is None
 
 
-def lowest(metric: Callable[[Candidate], float | tuple[float, ...]]) -> Pick:
+def lowest(metric: Metric) -> Pick:
     """The circuit with the lowest value; the oldest of several."""
     return lambda candidates: min(candidates, key=metric)
 
