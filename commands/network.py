@@ -13,7 +13,7 @@ It shows the relays of a consensus by class and weight, clients and servers in t
 Tor's users, and the round trips between them ([drawn networks](networks.md)). `--v3bw` writes the
 relays' weights as a [bandwidth file](networks.md#weights-that-were-measured). "Load" is the use of
 its rate that the busiest relay is expected to have, and which `relay_rates` give other uses: on
-average over what clients may choose, and if nothing else holds them up. Where few clients load
+average over what clients may choose, where they share what relays have. Where few clients load
 much, a run's busiest relay is another. The last part is how the network could be divided among
 kernels on several cores, and how much faster that could be
 ([computed](performance.md#on-several-cores)). A run has one kernel unless its scenario has
@@ -33,7 +33,7 @@ from commands import _options
 from commands._split import print_split, split_record
 from testbed.asked.drawing import read_source
 from testbed.asked.expected_connections import CIRCUITS, expected_connections
-from testbed.asked.expected_load import relay_rates_for, relays_use
+from testbed.asked.expected_use import relay_rates_for, relays_use
 from testbed.asked.plans import check_seed, make_plan
 from testbed.asked.scenario import is_sampled, scenario_file
 from testbed.basics.console import say
@@ -205,8 +205,8 @@ def _print_load(console: Console, plan: Plan) -> None:
     percents = ", ".join(f"{100 * use:.0f}" for use in _USES)
     say(
         console,
-        f"Load: {busiest} is expected to use {100 * uses[busiest]:.0f} % of its rate, if no other"
-        f" limits clients; {percents} % with relay_rates {rates}",
+        f"Load: {busiest} is expected to use {100 * uses[busiest]:.0f} % of its rate;"
+        f" {percents} % with relay_rates {rates}",
     )
 
 

@@ -4,6 +4,7 @@ An estimate from the plan alone, by which a network can be divided; runs measure
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
@@ -44,7 +45,7 @@ def expected_load(plan: Plan) -> dict[str, float]:
     total_calls = sum(CALLS_PER_MB.values())
     cost_s = {place: CPU_S_PER_MB * calls / total_calls for place, calls in CALLS_PER_MB.items()}
     load_s = dict.fromkeys((node.name for node in plan.nodes), 0.0)
-    chances = {} if plan.paths else _chances(plan)
+    chances = {} if plan.paths else position_chances(plan)
     for client, rate_mb_per_s in expected_rates(plan).items():
         load_s[client] += rate_mb_per_s * cost_s["client"]
         load_s[plan.server_of(client)] += rate_mb_per_s * cost_s["server"]
@@ -54,44 +55,43 @@ def expected_load(plan: Plan) -> dict[str, float]:
     return load_s
 
 
-def relays_use(plan: Plan) -> dict[str, float]:
-    """The share of its rate that each relay of a drawn network is expected to send.
+@dataclass(frozen=True)
+class Cycle:
+    """What a client does again and again, if other clients leave it all links.
 
-    All that clients receive passes a relay in each position: this is the mean over all choices of
-    paths, of which a run has one. As `expected_rates` has what clients load from idle relays, it
-    may be above 1.
+    Attributes:
+        load_bytes: of payload that it receives or sends.
+        opening_s: until the first byte; under_way_s: until the last one; pause_s: until the next.
     """
-    received_bit_per_s = 8e6 * sum(expected_rates(plan).values())
-    chances = _chances(plan).values()
-    return {
-        relay.name: received_bit_per_s
-        * sum(of_position.get(relay.name, 0.0) for of_position in chances)
-        / relay.rate_up_bit_per_s
-        for relay in plan.of_kind("relay")
-        if relay.rate_up_bit_per_s
-    }
 
+    load_bytes: int
+    opening_s: float
+    under_way_s: float
+    pause_s: float
 
-def relay_rates_for(plan: Plan, use: float) -> float:
-    """The `network.relay_rates` with which the busiest relay is expected to have this use.
-
-    It is above 1 if the relays' own rates are too low for that.
-    """
-    return (plan.relay_rates or 1.0) * max(relays_use(plan).values()) / use
+    @property
+    def rate_mb_per_s(self) -> float:
+        """The mean rate over the whole cycle."""
+        cycle_s = self.opening_s + self.under_way_s + self.pause_s
+        return self.load_bytes / cycle_s / 1e6
 
 
 def expected_rates(plan: Plan) -> dict[str, float]:
-    """What each client is expected to load, in MB/s, if other clients left it all links.
+    """What each client is expected to load, in MB/s, if other clients left it all links."""
+    return {client: cycle.rate_mb_per_s for client, cycle in expected_cycles(plan).items()}
 
-    By its model's size and pauses, the window of a stream on a circuit's round trip, and the rates
-    of its links.
+
+def expected_cycles(plan: Plan) -> dict[str, Cycle]:
+    """Each client's cycle, by its model's size and pauses, and by what limits a stream.
+
+    That are its window on the circuit's round trip, and the rates of the client's links.
     """
-    chances = {} if plan.paths else _chances(plan)
+    chances = {} if plan.paths else position_chances(plan)
     round_trip_s = _by_path(plan) if plan.paths else _by_chance(plan, chances)
-    return {client: _rate_mb_per_s(plan, client, round_trip_s(client)) for client in plan.clients}
+    return {client: _cycle(plan, client, round_trip_s(client)) for client in plan.clients}
 
 
-def _rate_mb_per_s(plan: Plan, client: str, round_trip_s: float) -> float:
+def _cycle(plan: Plan, client: str, round_trip_s: float) -> Cycle:
     model = MODELS[plan.traffic_by_client[client]]
     path = plan.paths.get(client, ())
     way = [client, *path, plan.server_of(client)]
@@ -110,8 +110,7 @@ def _rate_mb_per_s(plan: Plan, client: str, round_trip_s: float) -> float:
         1 / (model.rate_byte_per_s or 1e9),
     )
     pause_s = fmean(model.pauses_s) if model.pauses_s else 0.0
-    cycle_s = OPENING_ROUND_TRIPS * round_trip_s + under_way_s + pause_s
-    return model.load_bytes / cycle_s / 1e6
+    return Cycle(model.load_bytes, OPENING_ROUND_TRIPS * round_trip_s, under_way_s, pause_s)
 
 
 def _of_client(plan: Plan, client: str, chances: Chances) -> Chances:
@@ -122,7 +121,8 @@ def _of_client(plan: Plan, client: str, chances: Chances) -> Chances:
     return {"guard": {guard: 1.0}, "middle": {middle: 1.0}, "exit": {last: 1.0}}
 
 
-def _chances(plan: Plan) -> Chances:
+def position_chances(plan: Plan) -> Chances:
+    """The probability that Tor takes a relay in a position of a circuit."""
     relays = plan.of_kind("relay")
     return {
         "guard": _chance_of([one for one in relays if "guard" in one.flags], "guard", plan),
