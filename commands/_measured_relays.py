@@ -6,6 +6,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from flashflow.errors import capacity_error, weight_error
 from flashflow.lab import Outcome
 from testbed.basics.console import say
 
@@ -45,6 +46,21 @@ def print_outcomes(console: Console, found: Sequence[Outcome]) -> None:
             say(console, one.problem)
         elif not one.holds:
             say(console, f"{one.relay}: the result doesn't hold: its measurers had too little")
+    if measured := [(one.true_bit_per_s, one.bit_per_s) for one in found if one.bit_per_s]:
+        true, results = zip(*measured, strict=True)
+        say(console, network_errors(true, results, results))
+
+
+def network_errors(
+    true: Sequence[float], estimated: Sequence[float], weights: Sequence[float]
+) -> str:
+    """The line on the whole network: the errors of its capacity and its weights.
+
+    Args:
+        true, estimated: each relay's capacity, in the same unit.
+    """
+    capacity, weight = capacity_error(estimated, true), weight_error(weights, true)
+    return f"network: capacity error {100 * capacity:.1f} %, weight error {100 * weight:.1f} %"
 
 
 def _lie(one: Outcome) -> str:

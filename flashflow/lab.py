@@ -129,7 +129,7 @@ def measure_network(
         number_of_team: which of the authorities' teams this is.
     """
     lies, most = lies or {}, sum(team.values())
-    rates = {relay.name: _true_rate(relay) for relay in plan.of_kind("relay")}
+    rates = {relay.name: true_rate(relay) for relay in plan.of_kind("relay")}
     guesses = dict(guesses or first_guesses(plan))
     outcomes: dict[str, Outcome] = {}
     for number in range(1, MOST_ROUNDS + 1):
@@ -224,7 +224,7 @@ def _outcome(
     )
 
 
-def _true_rate(node: PlannedNode) -> float:
+def true_rate(node: PlannedNode) -> float:
     """What a relay can carry, in bit/s: it reads and writes each byte once."""
     rates = [float(node.rate_up_bit_per_s or 0), float(node.rate_down_bit_per_s or 0)]
     if node.processor and (
@@ -243,10 +243,14 @@ def bandwidth_file(plan: Plan, outcomes: list[Outcome], unix_time: int) -> Bandw
         for one in outcomes
         if one.bit_per_s is not None
     )
-    header = {
+    return BandwidthFile(unix_time, relays, file_header(plan, "flashflow"))
+
+
+def file_header(plan: Plan, scanner: str) -> dict[str, str]:
+    """The header of a bandwidth file: which scanner measured which network."""
+    return {
         "software": "hydra-testbed",
-        "scanner": "flashflow",
+        "scanner": scanner,
         "scenario": plan.unchanged_scenario,
         SEED: str(plan.seed),
     }
-    return BandwidthFile(unix_time, relays, header)

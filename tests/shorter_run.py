@@ -46,9 +46,11 @@ ALWAYS: Mapping[str, Mapping[str, str]] = {
     "scenario": {"--duration": LEAST},
     "compare": {"--duration": LEAST, "--runs": "1"},
     "bench": {"--duration": LEAST},
+    "torflow": {"--times": "1"},
 }
 IF_GIVEN: Mapping[str, Mapping[str, str]] = {
     "network": {"--seeds": "2"},
+    "torflow": {"--clients": "2"},
     "salsa": {"--seeds": "1", "--circuits": "20000"},
 }
 """The values that options have instead of those shown, by command."""
@@ -202,7 +204,7 @@ def files_of(words: Sequence[str]) -> list[Path]:
     command, *names = operands_of(words)
     if command == "flashflow" and len(names) != 1:
         return []
-    if command in ("scenario", "compare", "calibrate", "shell", "flashflow"):
+    if command in ("scenario", "compare", "calibrate", "shell", "flashflow", "torflow"):
         return [named("scenarios", names[0])]
     if command == "bench":
         names = ["SharedDropping", *values_of(words, "--network")]

@@ -39,6 +39,46 @@ def measuring_plan(
     Raises:
         InputError: the scenario can't be run, or its network isn't drawn.
     """
+    plan = _with_measurers(scenario, rates_bit_per_s, seed, changes, clients)
+    tor = plan.tor.model_copy(
+        update={
+            "patches": (*plan.tor.patches, planned_patch(PATCH)),
+            "torrc_relay": {**plan.tor.torrc_relay, **_torrc(seed, ratio)},
+        }
+    )
+    return plan.model_copy(update={"tor": tor})
+
+
+def scanning_plan(
+    scenario: str,
+    rate_bit_per_s: int,
+    *,
+    seed: int,
+    changes: Mapping[str, Value] | None = None,
+    clients: int = 0,
+) -> Plan:
+    """Plan a network with one measurer, whose Tor client downloads through the relays.
+
+    Relays count what they carry, as they do where addresses are public.
+
+    Args:
+        rate_bit_per_s: the measurer's rate, up and down.
+
+    For the others and the errors see `measuring_plan`.
+    """
+    plan = _with_measurers(scenario, [rate_bit_per_s], seed, changes, clients)
+    counting = {**plan.tor.torrc_relay, "CountPrivateBandwidth": ["1"]}
+    return plan.model_copy(update={"tor": plan.tor.model_copy(update={"torrc_relay": counting})})
+
+
+def _with_measurers(
+    scenario: str,
+    rates_bit_per_s: Sequence[int],
+    seed: int,
+    changes: Mapping[str, Value] | None,
+    clients: int,
+) -> Plan:
+    """The plan of a drawn network with measurers; see `measuring_plan`."""
     _check_is_drawn(scenario)
     smaller: dict[str, Value] = {"network.clients": len(rates_bit_per_s) + clients}
     if not clients:
@@ -56,12 +96,6 @@ def measuring_plan(
                 one: of for one, of in plan.traffic_by_client.items() if one not in names
             },
             "congestion_control": _renamed(plan.congestion_control, names),
-            "tor": plan.tor.model_copy(
-                update={
-                    "patches": (*plan.tor.patches, planned_patch(PATCH)),
-                    "torrc_relay": {**plan.tor.torrc_relay, **_torrc(seed, ratio)},
-                }
-            ),
         }
     )
 

@@ -5,23 +5,19 @@ stands for the authority that coordinates them, too. The network is idle unless 
 with traffic, which then goes on all the time.
 """
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from socket import socket
 
-from testbed.basics.errors import TestbedError
 from testbed.basics.seeds import derived_seed
-from testbed.inside.experiment import ready_network
-from testbed.inside.generators import playing_traffic
-from testbed.inside.lab.network import Lab, running_lab
+from testbed.inside.lab.network import Lab
+from testbed.inside.measurers.network import network_to_measure
 from testbed.inside.measurers.team import Result, Target, measure, plain_socket
 from testbed.inside.recording import Record
 from testbed.inside.start import arguments_of, errors_reported
-from testbed.inside.tor.bootstrap import NETWORK, running_tors
+from testbed.inside.tor.bootstrap import NETWORK
 from testbed.inside.tor.configuration import OR_PORT
 from testbed.inside.tor.network import TorNetwork
 from testbed.plan.measurement import (
@@ -48,7 +44,7 @@ def run_measurements(
     found: list[RelaySeconds] = []
     with (
         Record(directory / "raw") as record,
-        _network(plan, tor, tgen, state, logs, kept, record) as (lab, network),
+        network_to_measure(plan, tor, tgen, state, logs, kept, record) as (lab, network),
     ):
         _let_relays_lie(network, asked)
         for number, slot in enumerate(asked.slots):
@@ -58,33 +54,6 @@ def run_measurements(
             found += _slot(lab, network, asked, slot)
     text = Measured(relays=tuple(found)).model_dump_json(indent=1)
     (directory / MEASURED_FILE).write_text(text)
-
-
-@contextmanager
-def _network(
-    plan: Plan,
-    tor: Path,
-    tgen: Sequence[str],
-    state: Path,
-    logs: Path,
-    kept: Path | None,
-    record: Record,
-) -> Iterator[tuple[Lab, TorNetwork]]:
-    """The network to be measured; its clients' traffic, if there is any, has warmed up."""
-    if not plan.traffic_by_client:
-        with running_lab(plan) as lab, running_tors(lab, tor, state, logs, kept, record) as network:
-            yield lab, network
-        return
-    with (
-        ready_network(plan, tor, state, logs, record, kept) as (lab, network, circuits),
-        playing_traffic(lab, tgen, state, logs, record) as generators,
-    ):
-        record.step("warming up", 0, plan.warm_up_s)
-        time.sleep(plan.warm_up_s)
-        yield lab, network
-        circuits.check()
-        if ended := [name for name, program in generators.items() if program.poll() is not None]:
-            raise TestbedError(f"{ended[0]} ended while relays were measured")
 
 
 def _let_relays_lie(network: TorNetwork, asked: Asked) -> None:
