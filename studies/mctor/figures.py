@@ -16,6 +16,7 @@ from testbed.results import Run
 PUBLISHED = read_toml(PROJECT / "studies" / "mctor" / "published.toml")
 
 PATH, BUSY = "ThreeContinents", "ThreeContinentsBusy"
+FULL, IDLE = "FullLink", "IdleLink"
 TWO_USERS = "ThreeContinents,parameters.clients=2"
 ONE, FIVE, HASHING = "pctls", "mctor-5", "mctor-5-hashing"
 LOADS = {"mctor-video": "video", "mctor-upload": "upload", "mctor-files": "files"}
@@ -29,6 +30,12 @@ CIRCUITS = {
 }
 """The variants, and how many circuits a client has with each and how streams are spread."""
 
+SHARING = {ONE: 1, "mctor-2": 2, FIVE: 5, HASHING: 5}
+"""The variants beside the streams of FullLink, and how many connections a client has with each."""
+OTHERS = 4
+"""The streams of FullLink."""
+DOWNLOADS = ("mctor-video", "mctor-files")
+"""The loads that FullLink's streams compete with."""
 
 COMPARISONS = (
     ("five in turn against one", (PATH, ONE), (PATH, FIVE), ("five_against_one", "uniform"), "-"),
@@ -81,6 +88,17 @@ def tables(found: Found) -> dict[str, Table]:
             tuple(_published_rows(runs)),
         ),
         "users": Table("Two users", ("circuits", *LOADS.values()), tuple(_users_rows(runs))),
+        "shares": Table(
+            "Shares of a full link",
+            (
+                "circuits",
+                "by counting",
+                *(LOADS[load] for load in DOWNLOADS),
+                *(f"{LOADS[load]}, idle" for load in DOWNLOADS),
+                "four streams, MB/s",
+            ),
+            tuple(_share_rows(runs)),
+        ),
     }
 
 
@@ -128,6 +146,60 @@ def _users_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
     yield "published, at most", *(f"{PUBLISHED['two_users'][load]:g}" for load in LOADS)
 
 
+def _share_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
+    """A row for each variant: its change of a load's time on a full and on an idle link.
+
+    And what it leaves to the four streams while files are loaded.
+    """
+    for variant, connections in SHARING.items():
+        cells = []
+        for scenario, load in product((FULL, IDLE), DOWNLOADS):
+            times = runs.by_seed(LOAD_TIME, scenario, variant, load)
+            cell = mean_cell(times.values(), LOAD_TIME.digits)
+            changed = runs.load_change(
+                (scenario, ONE), (scenario, variant), load, _shares_compared()
+            )
+            alone = variant == ONE or cell == NOTHING
+            cells.append(cell if alone else f"{cell}: {changed}")
+        left = [_of_others(run) for run in runs.of(FULL, variant, "mctor-files")]
+        counted = f"{100 * _counted(connections):+.0f} %" if connections > 1 else "0 %"
+        yield CIRCUITS[variant], counted, *cells, mean_cell(left, 2)
+
+
+def _shares_compared() -> int:
+    """How many changes the table of shares has, which shall hold together."""
+    return 2 * len(DOWNLOADS) * (len(SHARING) - 1)
+
+
+def _counted(connections: int) -> float:
+    """The change of a load's time if each connection had an equal share of the link."""
+    alone, several = 1 / (1 + OTHERS), connections / (connections + OTHERS)
+    return alone / several - 1
+
+
+def _sharing(runs: Runs, load: str) -> str:
+    """A sentence on whether five connections have five shares, by the interval of the change."""
+    name, counted = LOADS[load], _counted(SHARING[FIVE])
+    times = (runs.by_seed(LOAD_TIME, FULL, variant, load) for variant in (ONE, FIVE))
+    changed = change(*times, simultaneous_confidence(len(DOWNLOADS)))
+    if changed is None:
+        return f"Of {name} there are no runs yet."
+    text = f"time {change_text(changed)}"
+    if changed.interval is None or changed.interval.low < 0 < changed.interval.high:
+        return f"Of {name} the runs don't decide it: {text}."
+    if changed.interval.low > 0:
+        return f"For {name} five connections are slower than one: {text}."
+    if changed.interval.low <= counted <= changed.interval.high:
+        return f"For {name} five connections have about five shares: {text}."
+    how = "less" if counted < changed.interval.low else "more"
+    return f"For {name} five connections have {how} than five shares, and more than one: {text}."
+
+
+def _of_others(run: Run) -> float:
+    """What all competing streams of a run got, in MB/s."""
+    return sum(rate for entry in run.summary.competing for rate in entry.stream_mb_per_s)
+
+
 def fields(found: Found) -> dict[str, object]:
     """How far two users are apart, by variant over all loads, and at most."""
     runs = Runs(found)
@@ -149,6 +221,7 @@ def fields(found: Found) -> dict[str, object]:
     }
     single = "All of it is of one seed, and so an example: nothing here is decided."
     return {
+        "sharing": " ".join(_sharing(runs, load) for load in DOWNLOADS),
         "only_one_seed": single if len(seeds) < 2 else "",
         "apart": lambda variant: shown(apart(variant)),
         "mean_apart": shown(everyone),

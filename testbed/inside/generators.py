@@ -26,7 +26,7 @@ def playing_traffic(
 ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Run every server's and client's generator and the competing streams; end them in reverse.
 
-    Those of this part of the plan; no client begins before the servers of all parts.
+    Those of this part of the plan; no client begins before all parts' servers and streams.
 
     Yields:
         The programs by the names of their logs: one for each node, such as "tgen-client1", or one
@@ -48,6 +48,9 @@ def playing_traffic(
             lab.wait_for_server(server, TGEN_PORT)
         stack.enter_context(competing_servers(lab, logs))
         lab.meeting.exchange()
+        programs |= stack.enter_context(competing_streams(lab, logs))
+        if plan.competing:
+            lab.meeting.exchange()
         programs |= play(
             "clients",
             {
@@ -63,7 +66,7 @@ def playing_traffic(
                 if plan.is_here(client)
             },
         )
-        yield programs | stack.enter_context(competing_streams(lab, logs))
+        yield programs
 
 
 Program = subprocess.Popen[bytes]

@@ -9,11 +9,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from testbed.inside.lab.network import Lab
+from testbed.inside.probes.sockets import competing_tables
+from testbed.inside.waiting import wait_until
 from testbed.plan.model import Competing
 
 LONGEST_S = 86_400
 """iperf3's maximum. The streams are ended from outside when measuring ends, as an iperf3 that ends
 by itself waits for its peer and keeps reading the clock."""
+
+OPEN_TIMEOUT_S = 60.0
+OPEN_INTERVAL_S = 0.1
 
 
 @contextmanager
@@ -33,8 +38,14 @@ def competing_servers(lab: Lab, logs: Path) -> Iterator[None]:
 def competing_streams(lab: Lab, logs: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Run every entry's streams while the context lasts; the servers must be listening.
 
+    The context begins when all streams are open: iperf3 opens them one after another, each of which
+    takes a round trip.
+
     Yields:
         The sending programs, by the names of their logs.
+
+    Raises:
+        TestbedError: a stream isn't open after a minute.
     """
     senders = {}
     with ExitStack() as stack:
@@ -54,7 +65,28 @@ def competing_streams(lab: Lab, logs: Path) -> Iterator[dict[str, subprocess.Pop
                 command += ["-b", str(entry.rate_bit_per_s)]
             process = stack.enter_context(_iperf(lab, entry.sender, command, logs, entry))
             senders[f"iperf3-{entry.sender}-{entry.port}"] = process
+        _wait_until_open(lab)
         yield senders
+
+
+def _wait_until_open(lab: Lab) -> None:
+    """Wait until the streams of all senders here are open."""
+    wanted = {
+        port: entry
+        for entry in lab.plan.competing
+        if lab.plan.is_here(entry.sender)
+        for port in entry.stream_ports
+    }
+
+    def missing() -> Iterator[str]:
+        tables = competing_tables(lab) if wanted else ()
+        own = {sample.port for table in tables for sample in table.samples()}
+        for port, entry in wanted.items():
+            if port not in own:
+                yield f"the stream from {entry.sender}, port {port}, to {entry.receiver}"
+
+    doing = "waiting for competing streams to open"
+    wait_until(missing, OPEN_TIMEOUT_S, doing, OPEN_INTERVAL_S)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Whether all competing streams were open from the first second to the last."""
+"""Whether all competing streams were open from the first sample to the last."""
 
 from collections.abc import Iterator
 
@@ -12,24 +12,21 @@ from testbed.results.recorded import Recorded
 def checks(plan: Plan, recorded: Recorded) -> Iterator[Check]:
     """Check each entry of competing streams."""
     for entry in plan.competing:
-        samples = recorded.tables.competing
-        yield competing_check(entry, samples, recorded.measuring_start_s, plan.duration_s)
+        yield competing_check(entry, recorded.tables.competing, plan.duration_s)
 
 
-def competing_check(
-    entry: Competing, samples: polars.DataFrame, start_s: float, duration_s: float
-) -> Check:
-    """Whether all of an entry's streams were open from the first second to the last.
+def competing_check(entry: Competing, samples: polars.DataFrame, duration_s: float) -> Check:
+    """Whether all of an entry's streams were open from the first sample to the last.
 
-    By the sender's samples, without those of the first second, in which the streams begin.
+    By the sender's samples, which begin with measuring. The streams have begun before.
 
     Args:
-        start_s, duration_s: of measuring.
+        duration_s: of measuring.
     """
     own = samples.filter(polars.col("port").is_in(entry.stream_ports), node=entry.sender)
-    counts = own.group_by("time_s").len().filter(polars.col("time_s") >= start_s + 1.0)["len"]
+    counts = own.group_by("time_s").len()["len"]
     fewest = min(counts.to_list(), default=0)
-    wanted = round((duration_s - 1.0) / LEAST_SAMPLE_INTERVAL_S)
+    wanted = round(duration_s / LEAST_SAMPLE_INTERVAL_S)
     return Check(
         name=f"competing streams from {entry.sender} to {entry.receiver}",
         expected=f"{entry.streams} in each of {wanted} samples",
