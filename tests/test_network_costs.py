@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy
 import pytest
 from command_line import refused, status_of
 
@@ -17,8 +18,11 @@ def test_the_chart_has_a_line_for_each_program_over_the_measured_sizes(tmp_path:
     file.write_text(HEADER + "ours,50,300,7,0.4,0.2\nours,2000,7000,,9,\ntheirs,50,500,12,1,0.3\n")
     panels = costs_plot(read_costs(file)).figure.axes
     assert [panel.get_title() for panel in panels] == list(FIGURES.values())
-    assert [list(line.get_xdata()) for line in panels[0].lines] == [[50, 2000], [50]]
-    assert [list(line.get_ydata()) for line in panels[1].lines] == [[7], [12]]
+    assert [numpy.asarray(line.get_xdata()).tolist() for line in panels[0].lines] == [
+        [50, 2000],
+        [50],
+    ]
+    assert [numpy.asarray(line.get_ydata()).tolist() for line in panels[1].lines] == [[7], [12]]
 
 
 def test_the_projects_own_figures_are_plotted(
