@@ -119,7 +119,7 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
         type=_options.whole(1),
         default=SOCKETS,
         metavar="N",
-        help=f"connections to a relay (default: {SOCKETS})",
+        help=f"the most connections to a relay (default: {SOCKETS}); each has 4 Mbit/s at least",
     )
     parser.add_argument(
         "--relays",

@@ -123,7 +123,7 @@ def measure_network(
         plan: the network, with the team's measurers in it.
         team: each measurer's capacity, in bit/s.
         key: what measurers must know.
-        sockets: the connections to a relay.
+        sockets: the most connections to a relay.
         guesses: what each relay is taken for at first, in bit/s; default: `first_guesses` of all.
         lies: how relays lie, by their names.
         number_of_team: which of the authorities' teams this is.

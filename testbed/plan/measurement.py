@@ -29,7 +29,7 @@ class Asked(MeasurementPart):
 
     Attributes:
         key: what measurers must know (MeasurementKey).
-        sockets: the connections to each relay.
+        sockets: the most connections to each relay.
         seconds: how long each is measured.
         check_probability: that of a cell to be checked.
         around_s: how long clients' traffic is reported before and after each measurement; 0 where

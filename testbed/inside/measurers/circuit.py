@@ -29,8 +29,9 @@ _FIRST_VARIABLE = 128
 _LINK_VERSIONS = (4, 5)
 _SHA1_BYTES = 20
 _KEY_BYTES = 16
-_MOST_CELLS = 31
-"""As many cells as fit into one record of TLS."""
+_MOST_CELLS = 16
+"""The cells of a record of TLS. 31 would fit, but of a record that it has begun a Tor reads all: it
+would read two such records in a turn of its loop, and write no more than 32 cells."""
 _CHUNK_S, _WINDOW_S = 0.1, 0.05
 """How much is sent at a time, and how much may be on its way beyond a round trip, as seconds of
 the circuit's rate. That is some three times the relay's: what waits there comes back in bursts."""
@@ -67,6 +68,8 @@ class Circuit:
             it, whose numbers are negative, only reports.
         end: when filling ends.
         round_trip_s: how long the relay took to answer the request for the circuit.
+        _next_report: the second of the next report. A relay reports once a second, first while it
+            is idle; later reports wait behind echoed cells, and two may come at once.
     """
 
     sock: socket
@@ -85,7 +88,7 @@ class Circuit:
     end: float = math.inf
     round_trip_s: float = 0.0
     _asked_at: float = 0.0
-    _first_report_s: float | None = None
+    _next_report: int | None = None
     _tls: ssl.SSLSocket | None = None
     _is_secure: bool = False
     _greeted: bool = False
@@ -199,9 +202,10 @@ class Circuit:
             self._echoed(1, memoryview(cell), now)
         elif command == REPORT and self.begin is not None:
             (background,) = struct.unpack_from("!Q", payload)
-            self.seconds.setdefault(
-                self._reported(now - self.begin), Second()
-            ).background = background
+            if self._next_report is None:
+                self._next_report = math.floor(now - self.begin)
+            self.seconds.setdefault(self._next_report, Second()).background = background
+            self._next_report += 1
 
     def _ask(self, now: float) -> None:
         """Answer a NETINFO, and ask for a circuit."""
@@ -212,16 +216,6 @@ class Circuit:
         asked = self._secret + bytes([self.wants_reports])
         proof = hmac.digest(self.key.encode(), asked + self.identity, "sha256")
         self._outgoing += _cell(_CIRCUIT, CREATE, asked + proof)
-
-    def _reported(self, at_s: float) -> int:
-        """The second in which a report comes, of the one before it by the relay's clock.
-
-        A relay reports at the same moment of each second, which may be where our own seconds end:
-        then some come a little earlier than the first one, and some a little later.
-        """
-        if self._first_report_s is None:
-            self._first_report_s = at_s
-        return math.floor(self._first_report_s) + round(at_s - self._first_report_s)
 
     def _created(self, payload: bytes) -> None:
         """Derive the key as for a CREATED_FAST (KDF-TOR), and see that the relay has the same."""

@@ -17,6 +17,13 @@ _TICK_S = 0.005
 system calls as there are packets."""
 _BREATH_S = 1.0
 """How long measurers wait between opening and filling: handshakes are then over everywhere."""
+LEAST_RATE = 500_000
+"""The least that a connection is given, in bytes per second: a slow relay has fewer connections.
+In a turn of its loop a Tor reads 32 cells from each connection that has them, and only then writes.
+With 160 connections such a turn takes a relay of 10 Mbit/s two seconds, and what comes back comes
+in bursts as long."""
+_LATE_S = 3.0
+"""How much longer they wait for a relay's last report, which comes behind echoed cells."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,8 @@ def measure(
 
     Args:
         key: what measurers must know.
-        sockets: the connections to each relay, spread evenly over its measurers.
+        sockets: the most connections to each relay, spread evenly over its measurers; each has
+            `LEAST_RATE` at least.
         seconds: how long.
         probability: that of a cell to be checked.
         seed: the source of everything random.
@@ -120,8 +128,8 @@ def _connect(
     make_socket: MakeSocket,
 ) -> None:
     """Connect each measurer with a share; the first connection gets the relay's reports."""
-    each = max(sockets // len(target.shares), 1)
     for measurer, share in target.shares.items():
+        each = max(min(sockets // len(target.shares), int(share / LEAST_RATE)), 1)
         circuits[measurer] = []
         for number in range(each):
             drawn = derived_seed(seed, "measurement", target.relay, measurer, str(number))
@@ -171,12 +179,21 @@ class _Fill:
 
     def run(self, begin: float, seconds: int, around_s: int) -> None:
         """Fill the circuits from a moment on, and wait for the reports of what comes after."""
-        # The report of the last second comes within a second after it.
+        # The report of the last second comes within a second after it, or later if it must wait.
         end = begin + seconds + 1
         for circuit in self._living():
             circuit.begin, circuit.end = begin, end
-        while time.monotonic() < (end + around_s + 1 if around_s else end):
+        last, until = (seconds + 1 + around_s, end + around_s + 1) if around_s else (seconds, end)
+        while time.monotonic() < until + (0 if self._have_reported(last) else _LATE_S):
             self._turn()
+
+    def _have_reported(self, second: int) -> bool:
+        """Whether the reports that come in a second are there, of all relays that are measured."""
+        return all(
+            second in one.seconds and one.seconds[second].background is not None
+            for one in self._living()
+            if one.wants_reports
+        )
 
     def _living(self) -> list[Circuit]:
         return [one for one in self._circuits if not self._results[one.relay].problem]
