@@ -1,9 +1,7 @@
 """What is particular to this study: relays with slow processors, and relays that are measured."""
 
 import re
-import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from analysis.cells import mean_cell
 from analysis.metrics.metric import Metric
@@ -12,20 +10,22 @@ from analysis.runs import Found, Group
 from analysis.statistics import change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text
-from study.printed import AllPrinted, Printed
+from study.measured_relays import LEAST_SEEDS, by_words, measurements
+from study.printed import AllPrinted
 from testbed.basics.toml_file import PROJECT, read_toml
 from testbed.results import Run
 
-LEAST_SEEDS = 3
-"""What fewer seeds measured stands in no row."""
-
 LEAST_RUNS = 2
-"""What fewer runs showed stands in no row; rows say how many there are."""
+"""What fewer runs showed is compared with nothing; rows say how many there are."""
 
 PUBLISHED = read_toml(PROJECT / "studies" / "capacity" / "published.toml")
 SCENARIOS = ("NoDropping", "SharedDropping")
 PROCESSORS = ("50 Mbit/s", "100 Mbit/s", "400 Mbit/s", "free")
+AT = {"free": "if relays take no time"}
 VARIANTS = ("vanilla", "pctls", "vanilla-vegas", "pctcp", "mctor-3")
+COUNTING = {"scheduler-runs": "vanilla", "pctls+scheduler-runs": "pctls"}
+"""The variants that count their schedulers' runs, and what they are besides."""
+
 SECONDS = (10, 20, 30)
 """The lengths of measurements that are compared, each the beginning of the next."""
 
@@ -56,11 +56,13 @@ def tables(found: Found, printed: AllPrinted) -> dict[str, Table]:
         "gains": _gains(found),
         "processors": _processors(found),
         "this_host": _this_host(found),
+        "scheduler": _scheduler(found),
         "rates": _rates(printed),
         "multipliers": _multipliers(printed),
         "sockets": _sockets(printed),
         "loss": _loss(printed),
         "at_once": _at_once(printed),
+        "clients": _clients(printed),
         "network": _network(printed),
         "schedule": _schedule(printed),
     }
@@ -70,18 +72,23 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
     """What the page says in its sentences, as texts."""
     slow_relays = [
         run.summary.transfers
-        for (_, processor, _), runs in _groups(found).items()
+        for (_, processor, _), runs in _groups(found, least=1).items()
         if processor != "free"
         for run in runs
     ]
     gains = {row[:2]: row[5] for row in _gains(found).rows}
-    by_rate = _by(_measurements(printed, "rates"), r"processor=(\d+)")
+    by_rate = by_words(measurements(printed, "rates"), r"processor=(\d+)")
     errors = {int(rate): [one.error_percent for one in ones] for (rate,), ones in by_rate.items()}
     made = tables(found, printed)
     return {
         "host": read_toml(PROJECT / "studies" / "capacity" / "host.toml"),
         "there": lambda name: bool(made[name].rows),
-        "change": lambda scenario, processor: gains.get((scenario, processor), NOTHING),
+        "changes": lambda scenario: _listed(
+            f"{gains[scenario, one]} {AT.get(one, f'at {one}')}"
+            for one in reversed(PROCESSORS)
+            if (scenario, one) in gains
+        ),
+        "seconds": _listed(sorted({f"{run.summary.duration_s:g}" for run in _compared(found)})),
         "transfers": {
             "completed": sum(one.completed for one in slow_relays),
             "failed": sum(one.failed for one in slow_relays),
@@ -92,15 +99,27 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
     }
 
 
+def _listed(texts: Iterable[str]) -> str:
+    """Texts with commas between them, and "and" before the last."""
+    *most, last = [*texts] or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 # Eight clients.
 
 
-def _groups(found: Found) -> dict[tuple[str, str, str], Sequence[Run]]:
+def _compared(found: Found) -> list[Run]:
+    """The runs of eight clients in which schedulers' runs aren't counted."""
+    groups = _groups(found, least=1).items()
+    return [run for names, runs in groups if names[2] not in COUNTING for run in runs]
+
+
+def _groups(found: Found, least: int = LEAST_RUNS) -> dict[tuple[str, str, str], Sequence[Run]]:
     """Runs by scenario, processor and variant; those with too few seeds are left out."""
     groups: dict[tuple[str, str, str], Sequence[Run]] = {}
     for part in reversed(found.parts):
         for group, runs in part.valid.items():
-            if len(runs) >= LEAST_RUNS:
+            if len(runs) >= least:
                 groups[(*_scenario(group), group.variant)] = runs
     return groups
 
@@ -147,9 +166,9 @@ def _gains(found: Found) -> Table:
 
 
 def _processors(found: Found) -> Table:
-    """Every variant at each speed of the relays."""
+    """Every variant at each speed of the relays; some have a single run."""
     shown = (THROUGHPUT, STREAM_ROUND_TRIP, CIRCUIT_ROUND_TRIP, BUSIEST)
-    groups = _groups(found)
+    groups = _groups(found, least=1)
     rows = []
     for scenario in SCENARIOS:
         for variant in VARIANTS:
@@ -193,66 +212,37 @@ def _this_host(found: Found) -> Table:
     return Table("With a host's costs", columns, tuple(rows))
 
 
+def _scheduler(found: Found) -> Table:
+    """How often the schedulers of the middle and of the other relays ran, by their processors."""
+    rows = []
+    groups = _groups(found)
+    for variant in COUNTING:
+        for processor in PROCESSORS:
+            runs = groups.get(("NoDropping", processor, variant), ())
+            intervals = [
+                {one.relay: one.scheduler_interval_ms for one in run.summary.relays} for run in runs
+            ]
+            cells = (
+                mean_cell([one[relay] or 0 for one in intervals], 1)
+                for relay in ("middle1", "guard1", "exit1")
+            )
+            if runs:
+                name = COUNTING[variant]
+                busy = mean_cell(BUSIEST.by_seed(runs).values(), BUSIEST.digits)
+                rows.append((name, processor, str(len(runs)), busy, *cells))
+    columns = (
+        "variant",
+        "relays",
+        "runs",
+        "middle busy, %",
+        "middle, ms",
+        "a guard, ms",
+        "exit, ms",
+    )
+    return Table("The scheduler's mean interval", columns, tuple(rows))
+
+
 # Relays that are measured.
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A relay's result.
-
-    Attributes:
-        of: what the command printed it with.
-        true_mbit_per_s: what the relay can carry.
-        seconds: what was measured in each second, in Mbit/s.
-    """
-
-    of: Printed
-    true_mbit_per_s: float
-    mbit_per_s: float
-    seconds: tuple[float, ...]
-
-    @property
-    def error_percent(self) -> float:
-        """How far the result is from what the relay can carry."""
-        return 100 * (self.mbit_per_s / self.true_mbit_per_s - 1)
-
-    def after(self, seconds: int) -> float:
-        """The result of a measurement that ended after some seconds, as a share of the true one."""
-        return statistics.median(self.seconds[:seconds]) / self.true_mbit_per_s
-
-    def values(self, pattern: str) -> tuple[str, ...]:
-        """What a pattern finds in the command."""
-        found = re.search(pattern, self.of.command)
-        return found.groups() if found else ()
-
-
-def _measurements(printed: AllPrinted, name: str) -> list[Measurement]:
-    """The results of a series; relays without one are left out."""
-    return [
-        Measurement(
-            of=of,
-            true_mbit_per_s=one["true_bit_per_s"] / 1e6,
-            mbit_per_s=one["bit_per_s"] / 1e6,
-            seconds=tuple(second / 1e6 for second in one["seconds_bit_per_s"]),
-        )
-        for of in printed.each(name)
-        for one in of.results
-        if one["bit_per_s"] is not None
-    ]
-
-
-def _by(
-    measurements: Iterable[Measurement], pattern: str
-) -> dict[tuple[str, ...], list[Measurement]]:
-    """Measurements by what a pattern finds in their commands; those of few seeds are left out."""
-    groups: dict[tuple[str, ...], list[Measurement]] = {}
-    for one in measurements:
-        groups.setdefault(one.values(pattern), []).append(one)
-    return {
-        key: ones
-        for key, ones in groups.items()
-        if len({one.of.given("--seed") for one in ones}) >= LEAST_SEEDS
-    }
 
 
 def _range(values: Iterable[float]) -> str:
@@ -269,7 +259,7 @@ def _shares(values: Iterable[float]) -> str:
 def _rates(printed: AllPrinted) -> Table:
     """Results of 10, 20 and 30 s at each rate."""
     rows = []
-    for (limit,), ones in _by(_measurements(printed, "rates"), r"processor=(\d+)").items():
+    for (limit,), ones in by_words(measurements(printed, "rates"), r"processor=(\d+)").items():
         key = limit if limit in PUBLISHED["true_mbit_per_s"] else "none"
         of_paper = PUBLISHED["true_mbit_per_s"][key]
         cells = (_shares(one.after(seconds) for one in ones) for seconds in SECONDS)
@@ -284,18 +274,18 @@ def _multipliers(printed: AllPrinted) -> Table:
     """Results by the multiplier m."""
     rows = [
         (f"{float(factor) / 1.3125:g}", _shares(one.after(10) for one in ones))
-        for (factor,), ones in _by(
-            _measurements(printed, "multipliers"), r"--factor ([\d.]+)"
+        for (factor,), ones in by_words(
+            measurements(printed, "multipliers"), r"--factor ([\d.]+)"
         ).items()
     ]
-    usual = _by(_measurements(printed, "sockets"), r"(118ms --sockets 160)").values()
+    usual = by_words(measurements(printed, "sockets"), r"(118ms --sockets 160)").values()
     rows += [("2.25", _shares(one.after(10) for one in ones)) for ones in usual]
     return Table("The multiplier m", ("m", "of true in 10 s"), tuple(sorted(rows)))
 
 
 def _sockets(printed: AllPrinted) -> Table:
     """Results by the number of sockets, and by the round trip."""
-    by_case = _by(_measurements(printed, "sockets"), r"places/(\d+)ms --sockets (\d+)")
+    by_case = by_words(measurements(printed, "sockets"), r"places/(\d+)ms --sockets (\d+)")
     trips, counts = (sorted({int(case[place]) for case in by_case if case}) for place in (0, 1))
     rows = tuple(
         (
@@ -314,8 +304,8 @@ def _loss(printed: AllPrinted) -> Table:
     """Results by the loss on the way, and the number of sockets."""
     rows = tuple(
         (f"{loss} %", sockets, mean_cell((one.mbit_per_s for one in ones), 1))
-        for (loss, sockets), ones in _by(
-            _measurements(printed, "loss"), r"network.loss=([\d.]+) %. --sockets (\d+)"
+        for (loss, sockets), ones in by_words(
+            measurements(printed, "loss"), r"network.loss=([\d.]+) %. --sockets (\d+)"
         ).items()
     )
     return Table("Loss", ("loss", "sockets", "Mbit/s"), rows)
@@ -323,7 +313,7 @@ def _loss(printed: AllPrinted) -> Table:
 
 def _at_once(printed: AllPrinted) -> Table:
     """Results of relays that are measured at once, beside table 4."""
-    by_limit = _by(_measurements(printed, "at_once"), r"processor=(\d+)")
+    by_limit = by_words(measurements(printed, "at_once"), r"processor=(\d+)")
     rows = []
     for one in PUBLISHED["table_4"]:
         if ones := by_limit.get((str(one["limit"]),)):
@@ -333,29 +323,59 @@ def _at_once(printed: AllPrinted) -> Table:
     return Table("At once", ("relays, Mbit/s", "paper: of true", "of true in 10 s"), tuple(rows))
 
 
+def _clients(printed: AllPrinted) -> Table:
+    """What clients had before, while and after a relay was measured, beside figure 7."""
+    of_paper = PUBLISHED["figure_7"]
+    published = (f"{of_paper['background_before']}", f"{of_paper['background_meanwhile']}", NOTHING)
+    rows = [
+        (
+            of.of.given("--seed") or NOTHING,
+            *(f"{one:.0f}" for one in of.clients),
+            f"{of.mbit_per_s:.0f}",
+        )
+        for of in measurements(printed, "clients")
+    ]
+    columns = ("seed", "before, Mbit/s", "meanwhile", "after", "result")
+    rows = [("paper", *published, NOTHING), *rows] if rows else []
+    return Table("Clients' traffic", columns, tuple(rows))
+
+
 def _network(printed: AllPrinted) -> Table:
     """The errors of a network's capacity and weights (equations 3 and 6), over seeds."""
-    capacities, weights = [], []
-    for of in printed.each("network"):
-        true = [one["true_bit_per_s"] for one in of.results]
-        measured = [one["bit_per_s"] or 0 for one in of.results]
-        capacities.append(100 * (1 - sum(measured) / sum(true)))
-        weights.append(
-            50
-            * sum(
-                abs(one / sum(measured) - other / sum(true))
-                for one, other in zip(measured, true, strict=True)
-            )
-        )
-    if len(capacities) < LEAST_SEEDS:
+    usual, as_published = (
+        _network_errors(printed, "network"),
+        _network_errors(printed, "network_160"),
+    )
+    if len(usual) < LEAST_SEEDS:
         return Table("A network's errors", ("error", "paper, %", "ours, %"), ())
     of_paper = PUBLISHED["figure_8"]
-    rows = (
-        ("capacity", f"{of_paper['capacity_error']}", mean_cell(capacities, 1)),
-        ("weights", f"{of_paper['weight_error']}", mean_cell(weights, 1)),
-        ("weights, TorFlow", f"{of_paper['weight_error_torflow']}", NOTHING),
+    columns = ("error", "paper, %", "ours, %", "ours with 160 connections and 30 s, %")
+    rows = tuple(
+        (
+            name,
+            f"{of_paper[key]}",
+            *(
+                mean_cell([one[name] for one in of], 1) if of else NOTHING
+                for of in (usual, as_published)
+            ),
+        )
+        for name, key in (("capacity", "capacity_error"), ("weights", "weight_error"))
     )
-    return Table("A network's errors", ("error", "paper, %", "ours, %"), rows)
+    return Table("A network's errors", columns, rows)
+
+
+def _network_errors(printed: AllPrinted, name: str) -> list[dict[str, float]]:
+    """Equations 3 and 6 of each network that was measured, in percent."""
+    errors = []
+    for of in printed.each(name):
+        true = [one["true_bit_per_s"] for one in of.results]
+        measured = [one["bit_per_s"] or 0 for one in of.results]
+        weights = 50 * sum(
+            abs(one / sum(measured) - other / sum(true))
+            for one, other in zip(measured, true, strict=True)
+        )
+        errors.append({"capacity": 100 * (1 - sum(measured) / sum(true)), "weights": weights})
+    return errors
 
 
 def _schedule(printed: AllPrinted) -> Table:
