@@ -10,6 +10,7 @@ from analysis.runs import Found, Group
 from analysis.statistics import change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text
+from flashflow.errors import capacity_error, weight_error
 from study.measured_relays import LEAST_SEEDS, by_words, measurements
 from study.printed import AllPrinted
 from testbed.basics.toml_file import PROJECT, read_toml
@@ -370,11 +371,8 @@ def _network_errors(printed: AllPrinted, name: str) -> list[dict[str, float]]:
     for of in printed.each(name):
         true = [one["true_bit_per_s"] for one in of.results]
         measured = [one["bit_per_s"] or 0 for one in of.results]
-        weights = 50 * sum(
-            abs(one / sum(measured) - other / sum(true))
-            for one, other in zip(measured, true, strict=True)
-        )
-        errors.append({"capacity": 100 * (1 - sum(measured) / sum(true)), "weights": weights})
+        of_capacity, of_weights = (one(measured, true) for one in (capacity_error, weight_error))
+        errors.append({"capacity": 100 * of_capacity, "weights": 100 * of_weights})
     return errors
 
 
