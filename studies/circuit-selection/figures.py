@@ -5,7 +5,7 @@ prints of the folder in which the study's runs were made.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -27,17 +27,36 @@ WEB, BULK = "page20", "bulk5mib"
 NETWORK = "TwelveRelays"
 _OF_THREE = f"{NETWORK},paths.circuits=3,paths.policy="
 _PROBED = ",paths.round_trips=probe"
-RULES = {
+_NAMES = {
     "Tor": NETWORK,
     "random": f"{_OF_THREE}random",
     "build-time": f"{_OF_THREE}build-time",
     "rtt": f"{_OF_THREE}rtt{_PROBED}",
-    "rtt, of streams": f"{_OF_THREE}rtt",
-    "best-of-two": f"{_OF_THREE}best-of-two{_PROBED}",
-    "c-rtt": f"{_OF_THREE}c-rtt{_PROBED}",
     "car": f"{_OF_THREE}car{_PROBED}",
+    "rtt, of streams": f"{_OF_THREE}rtt",
+    "rtt, of handshakes": f"{_OF_THREE}rtt,paths.round_trips=build",
+    "rtt, four circuits": f"{NETWORK},paths.circuits=4,paths.policy=rtt{_PROBED}",
+    "rtt, five circuits": f"{NETWORK},paths.circuits=5,paths.policy=rtt{_PROBED}",
+    "rtt, as many as Tor": f"{NETWORK},paths.policy=rtt{_PROBED}",
 }
-"""The scenarios at the middle load, by what the page calls them."""
+NAMES = {name: ("vanilla", scenario) for name, scenario in _NAMES.items()} | {
+    "in Tor itself": ("best-circuit(circuits=3)", NETWORK)
+}
+"""Variant and scenario by what the page calls them; three circuits unless it says otherwise."""
+TABLES = {
+    "rules": ("Tor", "random", "build-time", "in Tor itself", "rtt", "car"),
+    "ways": ("Tor", "rtt", "rtt, of streams", "rtt, of handshakes"),
+    "numbers": ("Tor", "rtt, as many as Tor", "rtt", "rtt, four circuits", "rtt, five circuits"),
+}
+"""The rows of each table; its intervals hold together."""
+SETTINGS = {
+    "as above": "",
+    "relays with 23 % of their rates": ",network.relay_rates=23%",
+    "relays with 41 %": ",network.relay_rates=41%",
+    "consensus of 2021": ",network.consensus=2021-11-30",
+    "without entry guards": ",paths.entry_guards=false",
+}
+"""What else is in a scenario's name, by what the page calls it."""
 LIARS = f"{NETWORK},paths.circuits=3,paths.liars=10%,paths.policy=rtt{_PROBED}"
 WHOLE = Path(__file__).with_name("whole-runs.csv")
 
@@ -96,7 +115,8 @@ def metrics(_found: Found) -> list[Metric]:
 def tables(found: Found) -> dict[str, Table]:
     """Times and circuits by rule; and of whole runs what adversaries and relays had."""
     return {
-        "rules": _rules(found),
+        **{name: _rules(found, names) for name, names in TABLES.items()},
+        "settings": _settings(found),
         "ends": _whole(
             "What is seen at both ends",
             {
@@ -136,9 +156,12 @@ def fields(found: Found) -> dict[str, object]:
     return {
         "cell": cell,
         "say": lambda rule, other, metric: _sentence(found, other, rule, COMPARED[metric]),
-        "liar": lambda column: _cell(LIARS, column),
-        "count": lambda rule: len(_runs(found, RULES[rule])),
-        "networks": max((len(_runs(found, one)) for one in RULES.values()), default=0),
+        "changed": lambda other, rule, metric: _changed(found, other, rule, COMPARED[metric]),
+        "measured": _measured(_runs(found, *NAMES["Tor"])),
+        "liar": lambda column: _cell("vanilla", LIARS, column),
+        "count": lambda rule: len(_runs(found, *NAMES[rule])),
+        "networks": max((len(_runs(found, *one)) for one in NAMES.values()), default=0),
+        "has_distributions": any(map(times_of, _runs(found, *NAMES["Tor"]))),
     }
 
 
@@ -156,7 +179,7 @@ def _distributions(found: Found) -> Iterator[Plot]:
         "bulk, first byte": (BULK, "time_to_first_byte_s"),
         "bulk, last byte": (BULK, "time_to_last_byte_s"),
     }
-    rules = [rule for rule, name in RULES.items() if any(map(times_of, _runs(found, name)))]
+    rules = [one for one in TABLES["rules"] if any(map(times_of, _runs(found, *NAMES[one])))]
     if not rules:
         return
     looks = style.looks(rules)
@@ -167,7 +190,7 @@ def _distributions(found: Found) -> Iterator[Plot]:
         panel = figure.add_subplot(places[divmod(number, 2)])
         for rule in rules:
             networks = [
-                times_of(run).get(model, {}).get(column) for run in _runs(found, RULES[rule])
+                times_of(run).get(model, {}).get(column) for run in _runs(found, *NAMES[rule])
             ]
             quantiles = [fmean(values) for values in zip(*filter(None, networks), strict=True)]
             panel.plot(quantiles, shares[: len(quantiles)], **looks[rule])
@@ -187,7 +210,7 @@ def _distributions(found: Found) -> Iterator[Plot]:
 
 def _medians(found: Found) -> Iterator[Plot]:
     """Medians and 95th percentiles of times, by rule and network."""
-    rules = {rule: runs for rule, name in RULES.items() if (runs := _runs(found, name))}
+    rules = _of_rules(found, NAMES)
     if not rules:
         return
     panels = {
@@ -220,22 +243,54 @@ def _medians(found: Found) -> Iterator[Plot]:
     )
 
 
-def _rules(found: Found) -> Table:
+def _of_rules(found: Found, names: Iterable[str]) -> dict[str, Sequence[Run]]:
+    """The runs of those that have any."""
+    return {name: runs for name in names if (runs := _runs(found, *NAMES[name]))}
+
+
+def _rules(found: Found, names: Sequence[str]) -> Table:
     """A row for each rule: means, and changes against Tor's own choice with their intervals."""
-    rules = {rule: runs for rule, name in RULES.items() if (runs := _runs(found, name))}
+    rules = _of_rules(found, names)
     first = rules.get("Tor", ())
     confidence = simultaneous_confidence(len(COMPARED) * max(1, len(rules) - 1))
     rows = []
     for rule, runs in rules.items():
-        changes = (
-            NOTHING
-            if runs is first
-            else change_text(change(one.by_seed(first), one.by_seed(runs), confidence))
-            for one in COMPARED.values()
-        )
         cells = (mean_cell(one.by_seed(runs).values(), one.digits) for one in SHOWN.values())
+        changes = [NOTHING] * len(COMPARED)
+        if runs is not first:
+            changes = _changes(first, runs, confidence)
         rows.append((rule, f"{len(runs)}", *cells, *changes))
     return Table("Rules", ("rule", "networks", *SHOWN, *COMPARED), tuple(rows))
+
+
+def _settings(found: Found) -> Table:
+    """A row for each kind of network: what `rtt` changes there against Tor's own choice."""
+    rtt = "paths.circuits=3,paths.policy=rtt,paths.round_trips=probe"
+    pairs = {}
+    for words, key in SETTINGS.items():
+        keys = sorted(filter(None, [*rtt.split(","), key.removeprefix(",")]))
+        pair = [_runs(found, "vanilla", one) for one in (NETWORK + key, ",".join([NETWORK, *keys]))]
+        if all(pair):
+            pairs[words] = pair
+    confidence = simultaneous_confidence(len(COMPARED) * max(1, len(pairs)))
+    rows = []
+    for words, (first, other) in pairs.items():
+        cells = (
+            mean_cell(one.by_seed(runs).values(), one.digits)
+            for one in (FIRST_BYTE, BULK_LAST_BYTE)
+            for runs in (first, other)
+        )
+        rows.append((words, f"{len(other)}", *cells, *_changes(first, other, confidence)))
+    columns = ("web, first byte, s", "with rtt, s", "bulk, last byte, s", "bulk with rtt, s")
+    return Table("Settings", ("network", "networks", *columns, *COMPARED), tuple(rows))
+
+
+def _changes(first: Sequence[Run], other: Sequence[Run], confidence: float) -> list[str]:
+    """What each of the compared metrics changes by, from the first runs to the others."""
+    return [
+        change_text(change(one.by_seed(first), one.by_seed(other), confidence))
+        for one in COMPARED.values()
+    ]
 
 
 def _sentence(found: Found, first: str, other: str, metric: Metric) -> str:
@@ -243,18 +298,31 @@ def _sentence(found: Found, first: str, other: str, metric: Metric) -> str:
 
     Its interval holds together with those of the other two metrics.
     """
-    ones, others = (metric.by_seed(_runs(found, RULES[rule])) for rule in (first, other))
+    ones, others = (metric.by_seed(_runs(found, *NAMES[rule])) for rule in (first, other))
     confidence = simultaneous_confidence(len(COMPARED))
     return sentence(metric, (first, other), change(ones, others, confidence), confidence)
 
 
-def _runs(found: Found, scenario: str) -> Sequence[Run]:
-    """The runs of a scenario, of the part that has most of them."""
+def _changed(found: Found, first: str, other: str, metric: Metric) -> str:
+    """The change from a rule's runs to another's, with the interval of a single comparison."""
+    ones, others = (metric.by_seed(_runs(found, *NAMES[rule])) for rule in (first, other))
+    return change_text(change(ones, others)) if ones and others else NOTHING
+
+
+def _measured(runs: Sequence[Run]) -> str:
+    """How long a run measures, and for how long its traffic goes on before."""
+    for run in runs:
+        return f"{run.summary.duration_s:g} s after {run.summary.warm_up_s:g} s of warm-up"
+    return NOTHING
+
+
+def _runs(found: Found, variant: str, scenario: str) -> Sequence[Run]:
+    """The runs of a variant in a scenario, of the part that has most of them."""
     alike = [
         runs
         for part in found.parts
         for group, runs in part.valid.items()
-        if group.scenario == scenario
+        if (group.variant, group.scenario) == (variant, scenario)
     ]
     return max(alike, key=len, default=())
 
@@ -263,17 +331,17 @@ def _whole(title: str, columns: dict[str, str]) -> Table:
     """A row for each rule that `whole-runs.csv` has."""
     rows = tuple(
         (rule, *cells)
-        for rule, name in RULES.items()
-        if {*(cells := [_cell(name, column) for column in columns.values()])} != {NOTHING}
+        for rule, name in NAMES.items()
+        if {*(cells := [_cell(*name, column) for column in columns.values()])} != {NOTHING}
     )
     return Table(title, ("rule", *columns), rows)
 
 
-def _cell(scenario: str, column: str) -> str:
+def _cell(variant: str, scenario: str, column: str) -> str:
     """A cell of the tables of whole runs; "-" if there is none."""
     for names, *rows in _tables_of_whole_runs():
         for row in rows:
-            if column in names and row[0] == scenario:
+            if column in names and row[:2] == [scenario, variant]:
                 return row[names.index(column)]
     return NOTHING
 
