@@ -23,8 +23,8 @@ CALLS_PER_MB: Mapping[str, int] = {
     "exit": 1009,
     "server": 27,
 }
-"""System calls for such an MB by the node's place in the circuit (docs/performance.md, "System
-calls"). They divide the processor time among the nodes."""
+"""System calls for such an MB by the node's place in the circuit, its programs together, as
+`./run.py bench` counts them. They divide the processor time among the nodes."""
 
 STREAM_WINDOW_BYTES = 500 * 498
 """What a stream may have under way (Tor's fixed window of 500 cells)."""
