@@ -3,11 +3,11 @@
 Whole runs are not made again, so the same command continues a batch that was stopped.
 
 ```sh
-./run.py batch smoke --dry-run
-./run.py batch smoke
+./run.py batch docs/examples/smoke.toml --dry-run
+./run.py batch docs/examples/smoke.toml
 ```
 
-`smoke` takes seven minutes on two cores, `hydra`, the paper's whole private testbed,
+`smoke.toml` takes seven minutes on two cores, `hydra`, the paper's whole private testbed,
 [a night](batch.md#how-long-it-takes). Results and their report go to `results/smoke/`. [How to
 write such a file](batch.md), and what happens to runs that fail or don't count; [on a
 cluster](cluster.md).
@@ -28,9 +28,7 @@ EPILOG = _options.STATUS
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the command's options and arguments."""
-    parser.add_argument(
-        "file", metavar="FILE", help="a name in batches/ or studies/, or a .toml file"
-    )
+    parser.add_argument("file", metavar="FILE", help="a name in studies/, or a .toml file")
     _batches.add_making(parser)
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where all runs go (default: results/<name>)"

@@ -26,6 +26,7 @@ from study.paragraphs import wrapped
 from study.printed import AllPrinted, read_printed
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, read_toml
+from testbed.results.summary import SUMMARY
 
 HEAD = "<!-- Made of page.md and the runs: edit that, and make this again. -->\n"
 
@@ -66,19 +67,20 @@ class Page:
 
 
 def found_runs(study: Study, directory: Path) -> Found:
-    """The study's runs below a directory, whatever made them; none if it has only commands.
+    """The study's runs below a directory, whatever made them; none if none is made yet.
 
     Raises:
-        InputError: there is no run, and it has some.
+        InputError: none of those that are there can be read.
     """
-    return find_runs(directory, mixed=True, whole=False) if study.runs else Found({}, [])
+    there = study.runs and any(directory.rglob(SUMMARY))
+    return find_runs(directory, mixed=True, whole=False) if there else Found({}, [])
 
 
 def make_page(study: Study, directory: Path) -> Page:
     """Fill a study's template with the runs below a directory.
 
     Raises:
-        InputError: there is no run, or the template names something that there isn't.
+        InputError: the template names something that there isn't.
     """
     found = found_runs(study, directory)
     printed = read_printed(study.commands, directory)

@@ -211,7 +211,7 @@ def files_of(words: Sequence[str]) -> list[Path]:
         return [named("scenarios", name) for name in names]
     if command in ("batch", "study") and names:
         of_study = FOLDER / "studies" / names[0] / "study.toml"
-        file = of_study if of_study.exists() else named("batches", names[0])
+        file = of_study if of_study.exists() else Path(names[0])
         return [*(FOLDER / "scenarios").glob("*.toml"), file]
     return []
 

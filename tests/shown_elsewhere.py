@@ -40,8 +40,8 @@ ELSEWHERE = (
     ),
     Elsewhere(
         lines=(
-            "./run.py batch smoke --executor slurm --dry-run",
-            "./run.py batch smoke --executor slurm",
+            "./run.py batch docs/examples/smoke.toml --executor slurm --dry-run",
+            "./run.py batch docs/examples/smoke.toml --executor slurm",
             "./run.py batch hydra --executor slurm --jobs 40 --slurm-account project"
             " --slurm-partition short",
         ),

@@ -34,10 +34,15 @@ LOSS = "links.middle-exit.loss"
 
 def test_the_papers_testbed() -> None:
     plans = batch.read_batch("hydra").plans
-    assert len(plans) == (6 * 4 + 3 * 4 * 2) * 3
-    assert {plan.duration_s for plan in plans.values()} == {300}
-    assert Path("One-audio/pctls/seed-3") in plans
-    assert [plan.seed for plan in plans.values()] == sorted([1, 2, 3] * 48)
+    assert len(plans) == 6 * 4 * 3 + 3 * 4 * 2 * 5 + 2 * 2 * 5
+    table_4 = ("NoDropping", "SharedDropping", "DroppingRemaining")
+    of_table = [plan for plan in plans.values() if plan.scenario in table_4]
+    today = [plan for plan in of_table if "2021" not in plan.variant]
+    assert sorted(plan.seed for plan in today) == sorted([1, 2, 3] * 6)
+    assert {plan.duration_s for plan in today} == {300}
+    assert Path("One-audio/pctls/seed-5") in plans
+    seeds = [plan.seed for plan in plans.values()]
+    assert seeds == sorted(seeds)
 
 
 @pytest.mark.slow
@@ -74,12 +79,15 @@ def test_the_batch_of_whole_networks() -> None:
         for name in ("=codel", "=fq_codel")
     )
     assert with_codel == with_turns
-    large = batch.read_batch("pctcp").plans.values()
-    assert {plan.seed for plan in large if "to1" in plan.scenario} == {1, 2, 3}
+    pctcp = batch.read_batch("pctcp").plans.values()
+    assert {plan.seed for plan in pctcp} == {1, 2, 3, 4, 5}
+    assert {plan.relay_rates for plan in pctcp} == {0.1}
+    at_relays = {len(plan.tor.at_relays or ()) for plan in pctcp}
+    assert at_relays == {0, 5, 10}
 
 
 def test_the_smoke_batch() -> None:
-    plans = batch.read_batch("smoke").plans.values()
+    plans = batch.read_batch("docs/examples/smoke.toml").plans.values()
     assert len(plans) == 3 * 2 * 2
     assert {(plan.topology, plan.duration_s) for plan in plans} == {("eight_clients", 20)}
 

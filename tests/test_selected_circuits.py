@@ -16,6 +16,8 @@ from testbed.inside.recording import Record
 from testbed.inside.tor.network import TorNetwork
 from testbed.inside.tor.process import RunningTor
 from testbed.inside.tor.selected_circuits import SelectedCircuits
+from testbed.results.circuits_of_clients import build_times_ms
+from testbed.results.tables import HasTables
 
 KEPT: dict[str, str | int] = {"paths.policy": "rtt", "paths.circuits": 2}
 
@@ -217,6 +219,24 @@ probe_interval = "2 s"
 """
 
 
+def test_a_build_time_is_from_the_launch_to_the_last_hop() -> None:
+    events = [
+        ("client1", "7", "LAUNCHED", 10.0, True),
+        ("client2", "7", "LAUNCHED", 11.0, True),
+        ("client1", "7", "EXTENDED", 10.2, True),
+        ("client1", "8", "LAUNCHED", 12.0, True),
+        ("client1", "9", "LAUNCHED", 12.0, False),
+        ("client1", "7", "BUILT", 10.5, True),
+        ("client1", "8", "FAILED", 13.0, True),
+        ("client1", "9", "BUILT", 13.0, False),
+        ("client2", "7", "BUILT", 12.0, True),
+    ]
+    columns = ("client", "circuit", "status", "time_s", "for_streams")
+    circuits = polars.DataFrame(events, schema=columns, orient="row")
+    tables = cast(HasTables, SimpleNamespace(circuits=circuits))
+    assert sorted(build_times_ms(tables)) == pytest.approx([500.0, 1000.0])
+
+
 @pytest.mark.experiment
 def test_the_rule_for_real(tmp_path: Path) -> None:
     """Each client has three circuits, each of them is probed, and streams go by the rule."""
@@ -231,3 +251,4 @@ def test_the_rule_for_real(tmp_path: Path) -> None:
     probes = run.streams.filter(polars.col("target").str.starts_with("192.0.2.1:"))
     assert "SUCCEEDED" not in set(probes["status"])
     assert circuits.probes > 3 * 3
+    assert circuits.build_time_ms is not None and (circuits.build_time_ms.mean or 0) > 100

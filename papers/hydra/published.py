@@ -49,6 +49,7 @@ class _File(_Keys):
     paper: str
     table_4: tuple[Table4Row, ...]
     two_clients: dict[str, tuple[str, ...]]
+    networks: dict[str, dict[str, float]]
 
 
 _FILE = read_model(PROJECT / "studies" / "hydra" / "published.toml", _File)
@@ -70,3 +71,7 @@ TABLE_4_TRAFFIC = "bulk"
 
 TWO_CLIENTS: Mapping[str, tuple[str, ...]] = _FILE.two_clients
 """The two-client scenarios (section 4.5) and the traffic models that figure 14 shows of each."""
+
+NETWORKS: Mapping[str, Mapping[str, float]] = _FILE.networks
+"""Of whole networks (section 4.3): pctls less vanilla in ms, "lossless" and "lossy", by what is
+measured; and "memory_gb" of a simulation, by variant."""

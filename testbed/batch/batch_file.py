@@ -23,7 +23,6 @@ from testbed.basics.toml_file import (
     find_file,
     is_path,
     label,
-    names_in,
     read_model,
     shown,
     suggestion,
@@ -31,7 +30,6 @@ from testbed.basics.toml_file import (
 from testbed.basics.units import Duration
 from testbed.plan.model import Plan
 
-BATCHES = PROJECT / "batches"
 STUDIES, STUDY = PROJECT / "studies", "study.toml"
 """The studies' folders, and the file in each that is a batch, too."""
 
@@ -128,7 +126,7 @@ class Batch:
 
 
 def read_batch(name: str) -> Batch:
-    """Read the batch of that name in batches/ or studies/, or the file at that path.
+    """Read the study of that name, or the file at that path.
 
     Raises:
         InputError: there is none, one of its runs is impossible, or the results of two runs would
@@ -154,14 +152,10 @@ def _file(name: str) -> Path:
     """The file of that name, or at that path."""
     of_studies = {file.parent.name: file for file in STUDIES.glob(f"*/{STUDY}")}
     if is_path(name):
-        return find_file("batch", name, BATCHES)
-    if name in of_studies:
-        return of_studies[name]
-    names = names_in(BATCHES)
-    if name not in names:
-        choices = sorted([*names, *of_studies])
-        raise InputError(f"there is no batch {shown(name)}: {suggestion(name, choices)}")
-    return find_file("batch", name, BATCHES)
+        return find_file("batch", name, STUDIES)
+    if name not in of_studies:
+        raise InputError(f"there is no batch {shown(name)}: {suggestion(name, sorted(of_studies))}")
+    return of_studies[name]
 
 
 def _name(file: Path) -> str:

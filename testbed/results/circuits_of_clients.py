@@ -24,6 +24,20 @@ def made_by_client(plan: Plan, tables: HasTables) -> polars.Series:
     return _by_client(plan, tables.circuits.filter("for_streams", status="BUILT"))
 
 
+def build_times_ms(tables: HasTables) -> polars.Series:
+    """How long each circuit for streams took that was built, from its launch to its last hop.
+
+    Circuits that failed or that their client gave up are none of these.
+    """
+    of_streams = tables.circuits.filter("for_streams")
+    launched, built = (
+        of_streams.filter(status=status).select("client", "circuit", "time_s")
+        for status in ("LAUNCHED", "BUILT")
+    )
+    both = built.join(launched, on=["client", "circuit"], suffix="_launched")
+    return (both["time_s"] - both["time_s_launched"]) * 1000
+
+
 def used_by_client(plan: Plan, tables: HasTables) -> polars.Series:
     """On how many circuits each client had streams of the traffic, in the plan's order."""
     return _by_client(plan, carried_streams(tables))

@@ -82,6 +82,7 @@ def _circuits_of_clients(plan: Plan, tables: HasTables) -> CircuitsOfClients | N
     return CircuitsOfClients(
         made=distribution(circuits_of_clients.made_by_client(plan, tables)),
         used=distribution(circuits_of_clients.used_by_client(plan, tables)),
+        build_time_ms=distribution(circuits_of_clients.build_times_ms(tables)),
         streams_by_rule=circuits_of_clients.streams_by_rule(tables),
         streams_by_liars=circuits_of_clients.streams_by_liars(plan, tables),
         probes=probes,

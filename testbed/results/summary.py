@@ -146,6 +146,7 @@ class CircuitsOfClients(_Part):
     Attributes:
         made: how many circuits for streams each client built.
         used: on how many of them each client had streams of the traffic.
+        build_time_ms: of all that were built; None for older runs.
         streams_by_rule: how many streams each rule gave a circuit; empty without a rule.
         streams_by_liars: how many of them had a relay that lies; None without liars.
         probes: by which a policy measured its circuits.
@@ -154,6 +155,7 @@ class CircuitsOfClients(_Part):
 
     made: Distribution
     used: Distribution
+    build_time_ms: Distribution | None = None
     streams_by_rule: dict[str, int] = {}
     streams_by_liars: int | None = None
     probes: int = 0
