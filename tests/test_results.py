@@ -70,6 +70,7 @@ def test_figures_worked_out_by_hand(run: Path) -> None:
         "tor_memory_mb": 2.000002,
         "socket_memory_mb": 1.0,
         "sent_mb": 60.0,
+        "scheduler_interval_ms": None,
     }
     # Four directions of two links between guards and middle, two of middle and exit: 20 MB each;
     # and 16 MB that crossed two such links.
