@@ -15,7 +15,6 @@ tables.
 
 import argparse
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.console import Console
@@ -27,15 +26,11 @@ from commands import _options
 from commands._found import tell_left_out, tell_parts, tell_summaries
 from papers import TABLES
 from testbed.basics.ending import VALID
-from testbed.results.columns import columns_markdown
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments and options of `tables`."""
     _options.add_directory(parser)
-    parser.add_argument(
-        "--columns", action=_Columns, help="print docs/tables.md, as reference does"
-    )
     _options.add_mixed(parser)
     _options.add_formats(parser).add_argument(
         "--markdown", action="store_true", help="print Markdown, for a document"
@@ -59,14 +54,3 @@ def run(given: argparse.Namespace, messages: Console) -> int:
     tell_summaries(found, messages)
     tell_parts(found, messages)
     return VALID
-
-
-class _Columns(argparse.Action):
-    """Like `--help`: prints a page and ends, whatever else was typed."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_given: object) -> None:
-        print(columns_markdown(), end="")
-        parser.exit()

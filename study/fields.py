@@ -10,7 +10,7 @@ from analysis.cells import against
 from analysis.metrics import all_metrics
 from analysis.metrics.metric import Metric
 from analysis.runs import Found, Group
-from analysis.statistics import MeanOverRuns, change, simultaneous_confidence
+from analysis.statistics import Change, MeanOverRuns, change, simultaneous_confidence
 from analysis.table import Table, as_csv, as_markdown
 from analysis.wording import NOTHING, change_text, mean_text, sentence
 from study.origin import every_run
@@ -167,6 +167,17 @@ class Pair:
         changed = change(before, after, confidence)
         return sentence(metric, (self.first.variant, self.other.variant), changed, confidence)
 
+    def agrees(self, key: str, published: float | None = None, way: str = "less") -> str:
+        """Whether runs agree with what a paper says of the change; see `agreement`.
+
+        Args:
+            published: the paper's change, as a share: -0.2 is 20 % less.
+            way: "less" or "more", where the paper has only a direction.
+        """
+        metric = self.fields.metric(key)
+        changed = change(metric.by_seed(self.first.runs), metric.by_seed(self.other.runs))
+        return agreement(changed, published, way)
+
     def times(self, key: str) -> str:
         """How many times the first's mean the other's is."""
         metric = self.fields.metric(key)
@@ -174,6 +185,35 @@ class Pair:
             MeanOverRuns.of(metric.by_seed(one.runs).values()) for one in (self.first, self.other)
         )
         return f"{other.mean / first.mean:.1f}" if first and other and first.mean else NOTHING
+
+
+def agreement(changed: Change | None, published: float | None, way: str = "less") -> str:
+    """Whether a change is the published one: "reproduced", "differs" or "open".
+
+    It is reproduced if its interval has the published number in it, or, where there is none, lies
+    on the published side of 0. It is open without an interval, and if that has both the published
+    number, or side, and 0 in it.
+
+    Args:
+        published, way: as those of `Pair.agrees`.
+    """
+    if changed is None or changed.interval is None:
+        return "open"
+    low, high = changed.interval
+    if published is None:
+        side = high < 0 if way == "less" else low > 0
+        return "reproduced" if side else "open" if low <= 0 <= high else "differs"
+    if not low <= published <= high:
+        return "differs"
+    return "open" if low < 0 < high and published else "reproduced"
+
+
+def together(verdicts: Sequence[str]) -> str:
+    """The verdict on several numbers: what one of them says that isn't reproduced."""
+    for verdict in ("differs", "open"):
+        if verdict in verdicts:
+            return verdict
+    return "reproduced" if verdicts else "open"
 
 
 def span(changes: Sequence[str]) -> str:

@@ -82,6 +82,11 @@ class Study:
         return self.folder / "published.toml"
 
     @property
+    def shown(self) -> Path:
+        """What comes out of each table and figure of the paper."""
+        return self.folder / "shown.toml"
+
+    @property
     def code(self) -> Path:
         """What is particular to it: tables, fields and figures."""
         return self.folder / "figures.py"

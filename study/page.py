@@ -19,7 +19,7 @@ from analysis.plugins import modules_in
 from analysis.runs import Found, find_runs
 from analysis.table import Table
 from papers import TABLES
-from study.fields import Fields, span
+from study.fields import Fields, span, together
 from study.folder import Study
 from study.origin import lacking, origin
 from study.paragraphs import wrapped
@@ -76,35 +76,69 @@ def found_runs(study: Study, directory: Path) -> Found:
     return find_runs(directory, mixed=True, whole=False) if there else Found({}, [])
 
 
+@dataclass(frozen=True)
+class Made:
+    """What a study's page is made of.
+
+    Attributes:
+        fields: what of its fields was asked for, and wasn't there.
+        names: what a template can name.
+        of: what functions of the study's own code take.
+    """
+
+    found: Found
+    printed: AllPrinted
+    code: ModuleType | None
+    fields: Fields
+    names: Mapping[str, object]
+    of: tuple[object, ...]
+
+
+def made_of(study: Study, directory: Path) -> Made:
+    """What the runs below a directory give a study's templates; it may have none.
+
+    Raises:
+        InputError: something of the study is wrong.
+    """
+    found = found_runs(study, directory) if directory.is_dir() else Found({}, [])
+    printed = read_printed(study.commands, directory)
+    # Functions of a study with commands take what these printed, too.
+    of = (found, printed) if study.commands else (found,)
+    code = _code(study)
+    own: Sequence[Metric] = getattr(code, "metrics", _none)(found)
+    fields = Fields(found, _tables(found, code, of), own)
+    names: dict[str, object] = {
+        "runs": fields.runs,
+        "table": fields.table,
+        "csv": fields.csv,
+        "span": span,
+        "together": together,
+        "published": read_toml(study.published) if study.published.is_file() else {},
+        "printed": printed,
+        "origin": origin(found, printed),
+        "lacking": lambda: _lacking(study, found, printed),
+        "question": study.keys.question,
+        **_own(code, "fields", of),
+    }
+    return Made(found, printed, code, fields, names, of)
+
+
 def make_page(study: Study, directory: Path) -> Page:
     """Fill a study's template with the runs below a directory.
 
     Raises:
         InputError: the template names something that there isn't.
     """
-    found = found_runs(study, directory)
-    printed = read_printed(study.commands, directory)
-    # Functions of a study with commands take what these printed, too.
-    made_of = (found, printed) if study.commands else (found,)
-    code = _code(study)
-    own: Sequence[Metric] = getattr(code, "metrics", _none)(found)
-    fields = Fields(found, _tables(found, code, made_of), own)
-    names: dict[str, object] = {
-        "runs": fields.runs,
-        "table": fields.table,
-        "csv": fields.csv,
-        "span": span,
-        "published": read_toml(study.published) if study.published.is_file() else {},
-        "printed": printed,
-        "origin": origin(found, printed),
-        "lacking": lambda: _lacking(study, found, printed),
-        "question": study.keys.question,
-        **_own(code, "fields", made_of),
-    }
-    text = _filled(study.template, names)
-    plots = list(_plots(code, made_of))
-    missing = [*fields.missing, *printed.missing]
-    return Page(HEAD + wrapped(text), fields.files, plots, missing, found.left_out)
+    made = made_of(study, directory)
+    place = label(study.template)
+    try:
+        source = study.template.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{place}: {error.strerror}") from error
+    text = filled(source, made.names, place)
+    plots = list(_plots(made.code, made.of))
+    missing = [*made.fields.missing, *made.printed.missing]
+    return Page(HEAD + wrapped(text), made.fields.files, plots, missing, made.found.left_out)
 
 
 def _lacking(study: Study, found: Found, printed: AllPrinted) -> str:
@@ -117,7 +151,15 @@ def _none(_found: Found) -> list[Metric]:
     return []
 
 
-def _filled(template: Path, names: Mapping[str, object]) -> str:
+def filled(source: str, names: Mapping[str, object], place: str) -> str:
+    """A template, filled.
+
+    Args:
+        place: where it stands, for errors.
+
+    Raises:
+        InputError: it is wrong, or names something that there isn't.
+    """
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -125,9 +167,7 @@ def _filled(template: Path, names: Mapping[str, object]) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    place = label(template)
     try:
-        source = template.read_text(encoding="utf-8")
         return environment.from_string(source).render(names)
     except jinja2.TemplateSyntaxError as error:
         raise InputError(f"{place}, line {error.lineno}: {error.message}") from error

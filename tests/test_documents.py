@@ -29,7 +29,10 @@ _BLOCK = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
-@pytest.mark.parametrize("name", PAGES)
+SLOW = pytest.param("papers", marks=pytest.mark.slow)  # it reads all kept runs
+
+
+@pytest.mark.parametrize("name", [SLOW if name == "papers" else name for name in PAGES])
 def test_a_page_of_reference_is_made_of_the_code(name: str) -> None:
     page = (PROJECT / f"docs/{name}.md").read_text(encoding="utf-8")
     assert page == PAGES[name](), f"./run.py reference {name} > docs/{name}.md"

@@ -30,11 +30,12 @@ CIRCUITS = {
 }
 """The variants, and how many circuits a client has with each and how streams are spread."""
 
-SHARING = {ONE: 1, "mctor-2": 2, FIVE: 5, HASHING: 5}
+SHARING = {ONE: 1, "mctor-2": 2, FIVE: 5}
 """The variants beside the streams of FullLink, and how many connections a client has with each."""
 OTHERS = 4
 """The streams of FullLink."""
-DOWNLOADS = ("mctor-video", "mctor-files")
+FILES = "mctor-files"
+DOWNLOADS = ("mctor-video", FILES)
 """The loads that FullLink's streams compete with."""
 
 COMPARISONS = (
@@ -94,7 +95,7 @@ def tables(found: Found) -> dict[str, Table]:
                 "circuits",
                 "by counting",
                 *(LOADS[load] for load in DOWNLOADS),
-                *(f"{LOADS[load]}, idle" for load in DOWNLOADS),
+                "files, idle link",
                 "four streams, MB/s",
             ),
             tuple(_share_rows(runs)),
@@ -153,7 +154,7 @@ def _share_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
     """
     for variant, connections in SHARING.items():
         cells = []
-        for scenario, load in product((FULL, IDLE), DOWNLOADS):
+        for scenario, load in (*product((FULL,), DOWNLOADS), (IDLE, FILES)):
             times = runs.by_seed(LOAD_TIME, scenario, variant, load)
             cell = mean_cell(times.values(), LOAD_TIME.digits)
             changed = runs.load_change(
@@ -161,14 +162,14 @@ def _share_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
             )
             alone = variant == ONE or cell == NOTHING
             cells.append(cell if alone else f"{cell}: {changed}")
-        left = [_of_others(run) for run in runs.of(FULL, variant, "mctor-files")]
+        left = [_of_others(run) for run in runs.of(FULL, variant, FILES)]
         counted = f"{100 * _counted(connections):+.0f} %" if connections > 1 else "0 %"
         yield CIRCUITS[variant], counted, *cells, mean_cell(left, 2)
 
 
 def _shares_compared() -> int:
     """How many changes the table of shares has, which shall hold together."""
-    return 2 * len(DOWNLOADS) * (len(SHARING) - 1)
+    return len(DOWNLOADS) * (len(SHARING) - 1) + 1
 
 
 def _counted(connections: int) -> float:
@@ -221,6 +222,7 @@ def fields(found: Found) -> dict[str, object]:
     }
     single = "All of it is of one seed, and so an example: nothing here is decided."
     return {
+        "shares_counted": _counted(SHARING[FIVE]),
         "sharing": " ".join(_sharing(runs, load) for load in DOWNLOADS),
         "only_one_seed": single if len(seeds) < 2 else "",
         "apart": lambda variant: shown(apart(variant)),

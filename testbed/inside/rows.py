@@ -2,7 +2,7 @@
 
 A class is a row, a field a column, and its annotation says what the column means. The tables'
 schemas, their writing and reading, and their documentation follow from that (`inside.recording`,
-`results.tables`, `./run.py tables --columns`). A new column is a field; a new table is a class and
+`results.tables`, `./run.py reference tables`). A new column is a field; a new table is a class and
 its line in `TABLES`.
 """
 
