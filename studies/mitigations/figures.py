@@ -2,6 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from statistics import fmean
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.cells import mean_cell
@@ -11,7 +16,14 @@ from analysis.metrics.metric import Metric
 from analysis.metrics.transfers import CIRCUIT_BUILD_TIME, STREAM_ROUND_TRIP, THROUGHPUT
 from analysis.plot import Plot
 from analysis.runs import Found
-from analysis.statistics import Change, MeanOverRuns, Verdict, change, simultaneous_confidence
+from analysis.statistics import (
+    Change,
+    Interval,
+    Verdict,
+    change,
+    mean_interval,
+    simultaneous_confidence,
+)
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text
 from testbed.results import Run
@@ -221,40 +233,125 @@ def _two_ways(runs: Runs) -> Table:
     return Table("Two ways", columns, tuple(rows))
 
 
+class Point(NamedTuple):
+    """A variant in the figure: its price, its gain, and the gain's 95 % interval over seeds."""
+
+    name: str
+    connections: float
+    mb_per_s: float
+    interval: Interval | None
+
+
+SHOWN = {
+    LOSSY: ("Eight circuits on a link that loses 0.1 %", VARIANTS),
+    TWO_PATHS: ("Two clients, two ways of 20 Mbit/s", LINKED),
+}
+"""The panels of the figure by scenario: title and variants."""
+BESIDE_X, BESIDE_Y = 1.04, 0.07
+"""Points so near, by the ratio of prices and by the share of the greatest gain, have one label."""
+
+
 def plots(found: Found) -> Iterator[Plot]:
-    """Gain against price: a point for each variant on the lossy link."""
-    runs = _runs(found)
-    there = [name for name in VARIANTS if (LOSSY, name) in runs]
-    if not there:
+    """Gain against price: a point for each variant, on the lossy link and on two ways."""
+    points = {scenario: _points(_runs(found), scenario) for scenario in SHOWN}
+    if not any(points.values()):
         return
-    figure, places = style.grid(1, 1, panel_inches=3.4)
-    panel = figure.add_subplot(places[0, 0])
-    for name in there:
-        gain, price = (
-            MeanOverRuns.of(metric.by_seed(runs[LOSSY, name]).values())
-            for metric in (THROUGHPUT, CONNECTIONS)
-        )
-        if not gain or not price:
-            continue
-        panel.errorbar(
-            [price.mean],
-            [gain.mean],
-            yerr=[gain.deviation or 0.0],
-            marker="o",
-            markersize=4,
-            color=style.COLOURS[0 if name == "vanilla" else 1],
-        )
-        panel.annotate(
-            name, (price.mean, gain.mean), xytext=(4, 3), textcoords="offset points", fontsize=7
-        )
-    panel.set_xscale("log")
-    panel.set_xlabel("connections of the relay that has most")
-    panel.set_ylabel("throughput of a circuit, MB/s")
-    panel.set_ylim(0)
     yield Plot(
         name="gain-against-price",
         title="Gain against price",
-        caption="Eight circuits, 0.1 % loss on the link that they share; bars are standard"
-        " deviations over seeds.",
-        figure=figure,
+        caption="Bars are 95 % intervals of the mean over seeds; without one, a single seed is"
+        " made. Up and to the left is better.",
+        figure=_gain_against_price(points, style.WIDTH_INCHES),
+        narrow=_gain_against_price(points, style.NARROW_INCHES),
+        shows=" ".join(
+            f"{SHOWN[scenario][0]}: "
+            + ", ".join(
+                f"{one.name} {one.mb_per_s:.2f} MB/s with {one.connections:.0f} connections"
+                for one in some
+            )
+            + "."
+            for scenario, some in points.items()
+        ),
     )
+
+
+def _points(runs: Runs, scenario: str) -> list[Point]:
+    """The variants of a scenario that have runs with both numbers."""
+    found = []
+    for name in SHOWN[scenario][1]:
+        gains, prices = (
+            list(metric.by_seed(runs.get((scenario, name), ())).values())
+            for metric in (THROUGHPUT, CONNECTIONS)
+        )
+        if gains and prices:
+            found.append(Point(name, fmean(prices), fmean(gains), mean_interval(gains)))
+    return found
+
+
+def _gain_against_price(points: Mapping[str, Sequence[Point]], width_inches: float) -> Figure:
+    """The figure, of a panel for each scenario, one below the other."""
+    titles = [title for title, _ in SHOWN.values()]
+    figure, places = style.grid(
+        *(len(SHOWN), 1), panel_inches=2.5, row_gap_inches=0.7, titles=titles,
+        least_width_inches=width_inches,
+    )  # fmt: skip
+    for row, (scenario, (title, _)) in enumerate(SHOWN.items()):
+        panel = figure.add_subplot(places[row, 0])
+        panel.set_title(style.wrapped(title, width_inches))
+        some = points[scenario]
+        for one in reversed(some):  # vanilla, the first, on top
+            low, high = one.interval or (one.mb_per_s, one.mb_per_s)
+            panel.errorbar(
+                [one.connections],
+                [one.mb_per_s],
+                yerr=[[one.mb_per_s - low], [high - one.mb_per_s]],
+                marker="o",
+                markersize=4,
+                capsize=2,
+                color=style.COLOURS[0 if one.name == "vanilla" else 1],
+            )
+        prices = [one.connections for one in some] or [1.0]
+        style.scale_values(panel, min(prices) / 2, 1.6 * max(prices))
+        panel.set_ylim(0, 1.15 * max((one.mb_per_s for one in some), default=1.0))
+        _name_points(panel, some)
+        panel.set_ylabel("throughput of a client, MB/s")
+    panel.set_xlabel("connections of the relay that has most")
+    return figure
+
+
+def _name_points(panel: Axes, points: Sequence[Point]) -> None:
+    """Name each point at its right, or at its left if there is another one.
+
+    Points that are near each other have one label.
+    """
+    beside: list[list[Point]] = []
+    greatest = max((one.mb_per_s for one in points), default=1.0)
+    for one in sorted(points, key=lambda point: (-point.mb_per_s, point.connections)):
+        near = (
+            some
+            for some in beside
+            if max(one.connections, some[0].connections)
+            <= BESIDE_X * min(one.connections, some[0].connections)
+            and some[-1].mb_per_s - one.mb_per_s <= BESIDE_Y * greatest
+        )
+        if (group := next(near, None)) is None:
+            beside.append([one])
+        else:
+            group.append(one)
+    for some in beside:
+        height = fmean(one.mb_per_s for one in some)
+        at_right = any(
+            some[0].connections < one.connections < 1.7 * some[0].connections
+            and abs(one.mb_per_s - height) <= BESIDE_Y * greatest
+            for one in points
+            if one not in some
+        )
+        panel.annotate(
+            "\n".join(one.name for one in some),
+            (some[0].connections, height),
+            xytext=(-6 if at_right else 6, 0),
+            textcoords="offset points",
+            ha="right" if at_right else "left",
+            va="center",
+            fontsize=7,
+        )
