@@ -1,6 +1,6 @@
 """The report as a reader has it: on a telephone, in a dark room, by ear, enlarged.
 
-The run directories are made here, and shown by headless Chromium.
+It is that of runs, whose directories are made here, and that of a study. Headless Chromium shows it.
 """
 
 from itertools import pairwise
@@ -17,6 +17,10 @@ from analysis import style
 from analysis.figures import Part, plots
 from analysis.report import write_report
 from analysis.runs import find_runs
+from study.folder import find_study
+from study.kept import unpacked
+from study.page import make_page
+from study.web_page import write_web_page
 
 pytestmark = needs_chromium
 
@@ -49,10 +53,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def report(results: Path) -> Path:
-    file = results.parent / "report" / "report.html"
-    write_report(results, file)
+@pytest.fixture(scope="module", params=["runs", "a study"])
+def report(results: Path, request: pytest.FixtureRequest) -> Path:
+    """The report on these runs, or the page of a study with a figure, of what it keeps."""
+    file = results.parent / request.param / "report.html"
+    if request.param == "runs":
+        write_report(results, file)
+    else:
+        study = find_study("mitigations")
+        with unpacked(study) as folder:
+            write_web_page(study, make_page(study, folder), file)
     return file
 
 
@@ -216,10 +226,14 @@ def test_headings_regions_and_boxes_have_names(report: Path, tmp_path: Path) -> 
     assert found == {"unnamed": 0, "boxes": 0, "heads": 0, "language": "en"}
 
 
-def test_alternative_texts_say_what_figures_show(content: Page) -> None:
-    first, *_ = content.alternatives
+def test_each_figure_has_an_alternative_text_of_its_own(content: Page) -> None:
     assert len(set(content.alternatives)) == content.tags.count("img")
     assert all(len(text) > 80 for text in content.alternatives)
+
+
+@pytest.mark.parametrize("report", ["runs"], indirect=True)
+def test_alternative_texts_say_what_figures_show(content: Page) -> None:
+    first, *_ = content.alternatives
     assert "vanilla, seed 2: delivered to each client, MB/s: 8 lines, 0.1" in first
     assert "on average (0.09 to 0.119); congestion window of each connection on the shared" in first
     assert "link, segments: 1 line, 49.5 on average (40 to 59)." in first
