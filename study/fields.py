@@ -3,6 +3,7 @@
 Each gives the text that stands on the page. Where runs are missing it is "-", and noted.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from analysis.cells import against
 from analysis.metrics import all_metrics
 from analysis.metrics.metric import Metric
 from analysis.runs import Found, Group
-from analysis.statistics import Change, MeanOverRuns, change, simultaneous_confidence
+from analysis.statistics import Interval, MeanOverRuns, change, simultaneous_confidence
 from analysis.table import Table, as_csv, as_markdown
 from analysis.wording import NOTHING, change_text, mean_text, sentence
 from study.origin import every_run
@@ -79,6 +80,15 @@ class Fields:
         rows = tuple(tuple(row[place] for place in places) for row in table.rows)
         shown = Table(table.title, tuple(table.columns[place] for place in places), rows)
         return as_markdown(shown) if rows else NOTHING
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        """A table's rows, each with its cells by column; none if there are none.
+
+        Raises:
+            InputError: there is no such table.
+        """
+        table = self._known(name)
+        return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
     def csv(self, name: str) -> str:
         """A link to a table, which goes into a file beside the page.
@@ -176,7 +186,7 @@ class Pair:
         """
         metric = self.fields.metric(key)
         changed = change(metric.by_seed(self.first.runs), metric.by_seed(self.other.runs))
-        return agreement(changed, published, way)
+        return agreement(changed.interval if changed else None, published, way)
 
     def times(self, key: str) -> str:
         """How many times the first's mean the other's is."""
@@ -187,7 +197,7 @@ class Pair:
         return f"{other.mean / first.mean:.1f}" if first and other and first.mean else NOTHING
 
 
-def agreement(changed: Change | None, published: float | None, way: str = "less") -> str:
+def agreement(interval: Interval | None, published: float | None, way: str = "less") -> str:
     """Whether a change is the published one: "reproduced", "differs" or "open".
 
     It is reproduced if its interval has the published number in it, or, where there is none, lies
@@ -195,17 +205,28 @@ def agreement(changed: Change | None, published: float | None, way: str = "less"
     number, or side, and 0 in it.
 
     Args:
+        interval: of the change, in shares.
         published, way: as those of `Pair.agrees`.
     """
-    if changed is None or changed.interval is None:
+    if interval is None:
         return "open"
-    low, high = changed.interval
+    low, high = interval
     if published is None:
         side = high < 0 if way == "less" else low > 0
         return "reproduced" if side else "open" if low <= 0 <= high else "differs"
     if not low <= published <= high:
         return "differs"
     return "open" if low < 0 < high and published else "reproduced"
+
+
+_INTERVAL = re.compile(r"\(([-+]?[\d.]+) % to (?:over )?([-+]?[\d.]+) %\)")
+
+
+def told(text: str, published: float | None = None, way: str = "less") -> str:
+    """The same of a table's cell such as "-8.0 % (-12 % to -3.0 %)"; see `agreement`."""
+    found = _INTERVAL.search(text)
+    interval = Interval(float(found[1]) / 100, float(found[2]) / 100) if found else None
+    return agreement(interval, published, way)
 
 
 def together(verdicts: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from analysis.plugins import modules_in
 from analysis.runs import Found, find_runs
 from analysis.table import Table
 from papers import TABLES
-from study.fields import Fields, span, together
+from study.fields import Fields, span, together, told
 from study.folder import Study
 from study.origin import lacking, origin
 from study.paragraphs import wrapped
@@ -110,9 +110,11 @@ def made_of(study: Study, directory: Path) -> Made:
     names: dict[str, object] = {
         "runs": fields.runs,
         "table": fields.table,
+        "rows": fields.rows,
         "csv": fields.csv,
         "span": span,
         "together": together,
+        "told": told,
         "published": read_toml(study.published) if study.published.is_file() else {},
         "printed": printed,
         "origin": origin(found, printed),

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from analysis.statistics import change
+from analysis.wording import change_text
 from study import overview
-from study.fields import agreement, together
+from study.fields import agreement, together, told
 from study.folder import find_study, names
 from study.overview import Paper, Shown, check_complete, overview_markdown, read_papers
 from testbed.basics.errors import InputError
@@ -82,7 +83,9 @@ def test_whether_a_change_is_the_published_one(
 ) -> None:
     before = {seed: 10.0 for seed in range(len(after))}
     changed = change(before, dict(enumerate(after)))
-    assert agreement(changed, published, way) == verdict
+    assert changed
+    assert agreement(changed.interval, published, way) == verdict
+    assert told(change_text(changed), published, way) == verdict  # as a table's cell has it
 
 
 def test_no_runs_leave_it_open() -> None:

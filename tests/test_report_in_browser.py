@@ -1,6 +1,6 @@
 """The report as a reader has it: on a telephone, in a dark room, by ear, enlarged.
 
-It is that of runs, whose directories are made here, and that of a study. Headless Chromium shows it.
+It is that of runs, whose directories are made here, and that of a study, in headless Chromium.
 """
 
 from itertools import pairwise
