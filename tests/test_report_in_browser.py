@@ -56,7 +56,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["runs", "a study"])
 def report(results: Path, request: pytest.FixtureRequest) -> Path:
     """The report on these runs, or the page of a study with a figure, of what it keeps."""
-    file = results.parent / request.param / "report.html"
+    file: Path = results.parent / request.param / "report.html"
     if request.param == "runs":
         write_report(results, file)
     else:
