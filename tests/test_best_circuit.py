@@ -9,6 +9,8 @@ import pytest
 from machine import run_scenario
 
 from testbed.asked.plans import make_plan
+from testbed.basics.errors import InputError
+from testbed.basics.toml_file import Value
 from testbed.inside.policies.interface import PROBE_PORT
 from testbed.results import Run
 from testbed.results.circuits_of_clients import carried_streams
@@ -134,4 +136,22 @@ def test_tor_puts_streams_on_the_circuit_that_was_built_fastest(tmp_path: Path) 
 def test_the_variant_sets_only_clients_options() -> None:
     plan = make_plan("SmallNetwork", "best-circuit(by=round-trip)")
     assert plan.tor.torrc_client["CircuitStreamRule"] == ["round-trip"]
-    assert not plan.tor.torrc_relay and plan.policy.is_tors
+    vanilla = make_plan("SmallNetwork", "vanilla")
+    assert plan.tor.torrc_all == vanilla.tor.torrc_all
+    assert plan.tor.torrc_relay == vanilla.tor.torrc_relay
+    assert plan.policy.is_tors
+
+
+@pytest.mark.parametrize(
+    ("scenario", "variant", "changes", "message"),
+    [
+        ("SmallNetwork", "best-circuit(by=luck)", {}, "CircuitStreamRule can't be luck"),
+        ("SmallNetwork", "best-circuit(circuits=15)", {}, "ForPredictedPorts can't be 15"),
+        ("NoDropping", "best-circuit", {}, r'paths.policy = "fixed" does that: take "tor"'),
+        ("SmallNetwork", "best-circuit", {"paths.policy": "rtt"}, r'"rtt" does that: take "tor"'),
+    ],
+)
+def test_bad_input(scenario: str, variant: str, changes: dict[str, Value], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        make_plan(scenario, variant, changes=changes)
+    assert "\n" not in str(caught.value)

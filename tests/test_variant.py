@@ -23,8 +23,8 @@ shared_link = "one connection"
 
 DIRECTORIES = r"(Dir|AlternateDir|AlternateBridge)Authority|FallbackDir|Bridge\b"
 """The options by which a Tor is told whom to ask for a consensus."""
-ON_TOPOLOGIES = [name for name in names_in(TOR_CONFIGS) if name != "some-relays"]
-"""The variants that can be run on a topology; of the other one see test_deployment."""
+ON_TOPOLOGIES = sorted({*names_in(TOR_CONFIGS)} - {"some-relays", "best-circuit"})
+"""The variants that can be run on a topology; see test_deployment and test_best_circuit."""
 INSIDE = [ipaddress.ip_network(text) for text in ("10.0.0.0/15", "127.0.0.0/8")]
 
 

@@ -19,6 +19,8 @@ PROBE_INTERVAL_S = 5.0
 KINDS = {"build": "build", "streams": "stream", "probe": "probe"}
 """A plan's word for the round trips, by the scenario's."""
 
+STREAM_RULE = "circuitstreamrule"
+"""The torrc option of `circuit-stream-rule.patch`, in lower case."""
 _OWN_CHOICE = ("entry_guards", "learn_timeouts")
 _OF_RULES = {
     "circuits": "circuits",
@@ -73,6 +75,12 @@ def check_circuits(tor: Variant, policy: PlannedPolicy, file: Path) -> None:
             f"{label(file)}: {tor.name} has parallel_circuits = {tor.parallel_circuits}, which take"
             f' the topology\'s paths (paths.policy = "{FIXED}"), but paths.policy ='
             f" {shown(policy.name)} decides on circuits: leave out one of them"
+        )
+    if not policy.is_tors and any(one.lower() == STREAM_RULE for one in tor.torrc_client):
+        raise InputError(
+            f"{label(file)}: {tor.name} has a rule by which Tor puts streams on circuits, but"
+            f" paths.policy = {shown(policy.name)} does that: take {shown(TOR)}, which drawn"
+            " networks have by default"
         )
 
 

@@ -4,7 +4,7 @@ How files are combined is in `variant_sum`. Tor checks the meaning of its own op
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -100,6 +100,13 @@ _FORBIDDEN_PARAMETERS = {"cfx_enabled": _CONFLUX, "AuthDirMaxServersPerAddr": _O
 """Why a variant may not set a consensus parameter. (Each vote has the second one already, and Tor
 refuses a vote that has it twice.)"""
 
+_OF_PATCHES: Mapping[str, tuple[str, ...]] = {
+    "circuitstreamrule": ("auto", "off", "build-time", "round-trip"),
+    "circuitsforpredictedports": tuple(map(str, range(15))),
+}
+"""The values of options that patches of the project add, in lower case; other options are Tor's to
+check, once it starts."""
+
 _OPTION = re.compile(r"_{0,3}[A-Za-z][A-Za-z0-9_]*")
 _CONSENSUS_PARAMETER = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -126,6 +133,8 @@ def _lines(option: str, value: object) -> list[str]:
     for line in lines:
         if not line.isprintable() or line.endswith("\\"):
             raise KeyProblemError(option, "must be one line, without a backslash at its end")
+        if (known := _OF_PATCHES.get(option.lower())) and line not in known:
+            raise KeyProblemError(option, f"can't be {line}: it is one of {', '.join(known)}")
     return lines
 
 
