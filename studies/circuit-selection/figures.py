@@ -195,6 +195,7 @@ def _distributions(found: Found) -> Iterator[Plot]:
             quantiles = [fmean(values) for values in zip(*filter(None, networks), strict=True)]
             panel.plot(quantiles, shares[: len(quantiles)], **looks[rule])
         panel.set_title(title)
+        panel.tick_params(labelleft=number % 2 == 0)
         panel.set_xlabel("seconds" if number > 1 else "")
         panel.set_xlim(left=0)
         panel.set_ylim(0, 1)
