@@ -27,12 +27,8 @@ from testbed.results.summary import Distribution, SharedLinkCounts
 
 def test_figures_worked_out_by_hand(run: Path) -> None:
     summary = json.loads((run / "summary.json").read_text())
-    assert (summary["scenario"], summary["variant"], summary["traffic"], summary["seed"]) == (
-        "Mine",
-        "vanilla",
-        "bulk",
-        3,
-    )
+    asked = [summary[key] for key in ("scenario", "variant", "traffic", "seed")]
+    assert asked == ["Mine", "vanilla", "bulk", 3]
     assert summary["machine"] == "virtual"
     assert summary["valid"] is True
     assert summary["transfers"] == {"completed": 2, "failed": 1}

@@ -57,8 +57,7 @@ def made(request: pytest.FixtureRequest) -> tuple[Study, Page, Found]:
 @pytest.mark.slow
 def test_the_page_is_that_of_the_kept_runs(made: tuple[Study, Page, Found]) -> None:
     study, page, found = made
-    nothing_is_made = study.runs > 0 and not every_run(found)
-    assert bool(page.missing) == nothing_is_made
+    assert bool(page.missing) == (study.runs > 0 and not every_run(found))  # if none is made
     again = f"./run.py study {study.name} --kept"
     assert study.page.read_text(encoding="utf-8") == page.text, again
     for name, text in page.files.items():

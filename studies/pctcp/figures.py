@@ -26,7 +26,6 @@ DEPLOYMENTS = {
     "at no relay": VANILLA,
     "at a quarter, the heaviest": "pctcp+some-relays(share=25%,first=heaviest)",
     "at a half, drawn": "pctcp+some-relays",
-    "at a half, the heaviest": "pctcp+some-relays(first=heaviest)",
     "at all relays": PCTCP,
 }
 NAMES = {"page": "web", "bulk5mib": "bulk"}
@@ -164,6 +163,7 @@ def plots(found: Found) -> Iterator[Plot]:
             )
     panel.axhline(0, linewidth=0.8, color="grey")
     panel.set_xticks(range(len(DEPLOYMENTS)), [one.replace(", ", ",\n") for one in DEPLOYMENTS])
+    panel.set_xlim(-0.5, len(DEPLOYMENTS) - 0.5)
     panel.tick_params(axis="x", labelsize=6)
     panel.set_ylabel("change against vanilla, %")
     labels = dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
