@@ -1,4 +1,7 @@
-"""Real runs on several kernels: the same bytes on one core and on all, and a kernel that dies."""
+"""Real runs on several kernels: the same bytes on one core and on all, and a kernel that dies.
+
+One kernel, and hosts that differ in more than their cores: `test_same_bytes`.
+"""
 
 import os
 import signal
@@ -12,9 +15,33 @@ from faults import RUN, left_in
 from machine import run_scenario
 from waiting import END_WITHIN_S, STARTED_WITHIN_S, lives, wait_for
 
-from testbed.basics.ending import FAILED
+from testbed.basics.ending import FAILED, VALID
+from testbed.results import Run
 
 TWO_KERNELS = ("--set", "kernels=2")
+
+ALL_AT_ONCE = """
+title = "In four kernels all that crosses from one to another"
+topology = "eight_clients"
+traffic = "bulk"
+duration = "2 s"
+kernels = 4
+
+[links]
+default      = { rate = "300 Mbit/s", queue = "1000 packets" }
+guard-middle = { delay = "12.5 ms" }
+middle-exit  = { delay = "12.5 ms" }
+
+[[competing]]
+from = "exit"
+to = "middle"
+streams = 2
+rate = "10 Mbit/s"
+
+[nodes]
+relay = { processor = "400 Mbit/s" }
+"""
+CAPTURED = ("--pcap", "middle-exit", "--pcap", "guard-middle")
 
 
 @pytest.fixture
@@ -23,21 +50,38 @@ def one_core() -> set[int]:
     return {min(os.sched_getaffinity(0))}
 
 
+def made_again_on(cores: set[int], run: Run) -> int:
+    """The exit status of `verify` with these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        return status_of(["verify", str(run.directory)])
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 @pytest.mark.experiment
-def test_a_run_on_two_kernels_has_the_same_bytes_on_one_core(
+def test_two_kernels_with_linked_sets_have_the_same_bytes_on_one_core(
     tmp_path: Path, one_core: set[int]
 ) -> None:
-    for name in ("all", "one"):
-        (tmp_path / name).mkdir()
-    on_all = run_scenario(tmp_path / "all", "NoDropping", "vanilla", 2, *TWO_KERNELS)
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, one_core)
-    try:
-        on_one = run_scenario(tmp_path / "one", "NoDropping", "vanilla", 2, *TWO_KERNELS)
-    finally:
-        os.sched_setaffinity(0, cores)
-    assert on_all.summary.valid
-    assert on_all.manifest["fingerprint"] == on_one.manifest["fingerprint"]
+    faster = ("--set", "links.guard-middle.rate=60 Mbit/s")
+    on_all = run_scenario(tmp_path, "TwoPaths", "conflux", 2, *TWO_KERNELS, *faster)
+    assert on_all.plan.kernels == 2
+    assert made_again_on(one_core, on_all) == VALID
+
+
+@pytest.mark.experiment
+def test_four_kernels_with_all_that_crosses_have_the_same_bytes_on_one_core(
+    tmp_path: Path, one_core: set[int]
+) -> None:
+    """IPsec, competing streams, processors that take time, and captures."""
+    (tmp_path / "mine.toml").write_text(ALL_AT_ONCE, encoding="utf-8")
+    on_all = run_scenario(tmp_path, str(tmp_path / "mine.toml"), "pctcp", 2, *CAPTURED)
+    assert on_all.plan.kernels == 4
+    assert set(on_all.competing["node"]) == {"exit1", "middle1"}
+    assert len(on_all.summary.processors) == 6
+    assert len(list((on_all.directory / "captures").iterdir())) == 2 * 5
+    assert made_again_on(one_core, on_all) == VALID
 
 
 @pytest.mark.experiment
