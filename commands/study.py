@@ -107,6 +107,7 @@ def _carry_out(study: Study, given: argparse.Namespace, messages: Console) -> in
         say(messages, f"the study's limit is {study.keys.most_hours:g} hours on two cores")
         return VALID
     carry_out(study.commands, directory, lambda line: say(messages, line))
+    wanted = study.batch()  # commands may have written what runs are planned of
     ended = Ended((), {})
     if wanted.plans:
         ended = _batches.make(given, wanted, directory, messages)

@@ -1,22 +1,28 @@
 """TorFlow: slices of relays, circuits through them, weights of their downloads, and a real scan."""
 
 import json
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from analysis.runs import Found
 from commands.__main__ import main
 from flashflow.errors import capacity_error, weight_error, weight_ratios
 from flashflow.torflow import filtered, rated, ratios, size_bytes, slices
+from study.printed import AllPrinted, Printed
 from testbed.asked.measurers import scanning_plan
 from testbed.asked.plans import make_plan
+from testbed.basics.toml_file import PROJECT
 from testbed.inside.measurers.slices import SliceScan
 from testbed.network.bandwidth_file import read_bandwidth_file
 from testbed.plan.model import Plan
 from testbed.plan.scan import ScannedRelay, Slice
 
 KIB, MIB = 1024, 1024**2
+HIGH = {"relay": "relay1", "true_bit_per_s": 60e6}
+LOW = {"relay": "relay2", "true_bit_per_s": 40e6}
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +151,37 @@ def test_a_topology_has_no_relays_to_choose(capsys: pytest.CaptureFixture[str]) 
     assert main(["torflow", "NoDropping"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "its clients reach one relay each" in line
+
+
+def test_the_study_has_errors_over_networks() -> None:
+    spec = spec_from_file_location("weights", PROJECT / "studies" / "weights" / "figures.py")
+    assert spec
+    assert spec.loader
+    figures = module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    by_flashflow = [{**HIGH, "bit_per_s": 54e6}, {**LOW, "bit_per_s": 36e6}]
+    by_torflow = [
+        {**HIGH, "observed_bit_per_s": 20e6, "weight": 3},
+        {**LOW, "observed_bit_per_s": 30e6, "weight": 7},
+    ]
+    results = {"flashflow": by_flashflow, "torflow": by_torflow}
+    printed = AllPrinted(
+        [f"{name}-{seed}" for name in results for seed in (1, 2, 3)],
+        {
+            f"{name}-{seed}": Printed(f"{name} --seed {seed}", None, 1.0, relays)
+            for name, relays in results.items()
+            for seed in (1, 2, 3)
+        },
+    )
+    made = figures.tables(Found({}, []), printed)
+    assert made["errors"].rows == (
+        ("FlashFlow", "capacity", "14", "10.0 ± 0.0"),
+        ("FlashFlow", "weight", "4", "0.0 ± 0.0"),
+        ("TorFlow", "capacity", "-", "50.0 ± 0.0"),
+        ("TorFlow", "weight", "29", "30.0 ± 0.0"),
+    )
+    assert not made["clients"].rows
+    assert figures.fields(Found({}, []), printed)["underweighted"] == "50 %"
 
 
 @pytest.mark.experiment
