@@ -22,7 +22,7 @@ from testbed.basics.toml_file import Text, label, read_model, suggestion
 from testbed.batch.batch_file import STUDIES
 
 PAPERS = STUDIES / "papers.toml"
-HEAD = "<!-- Made of studies/*/shown.toml and kept runs; print it by `./run.py reference papers`. -->\n"
+HEAD = "<!-- `./run.py reference papers` makes this page of shown.toml files and kept runs. -->\n"
 VERDICTS = {
     "reproduced": "it comes out here, too",
     "differs": "it comes out otherwise",
