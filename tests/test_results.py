@@ -52,13 +52,8 @@ def test_figures_worked_out_by_hand(run: Path) -> None:
     )
     assert summary["shared_link"] == {"connections": 1, "circuits": 2}
     # client1: 6 MB by its heartbeat, over 5.4 MB logged; client2: 10 MB logged, over 9 MB.
-    assert summary["cost"] == {
-        "virtual_s": 40.0,
-        "wall_s": 8.0,
-        "cpu_s": 7.5,
-        "cores": 1,
-        "delivered_mb": 16.0,
-    }
+    times = {"virtual_s": 40.0, "wall_s": 8.0, "cpu_s": 7.5}
+    assert summary["cost"] == {**times, "cores": 1, "delivered_mb": 16.0}
     assert summary["relays"][0] == {
         "relay": "middle1",
         "connections": 5,
