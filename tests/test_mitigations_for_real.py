@@ -221,7 +221,7 @@ def test_what_a_patched_tor_refuses(
     tmp_path: Path, name: str, options: list[str], message: str
 ) -> None:
     """Outside a TestingTorNetwork; the Tor only checks its options."""
-    need = plan_need(make_plan("One", name))
+    need = plan_need(make_plan("SmallNetwork", name))
     tor = ensure_tors(Console(stderr=True), [need])[need].product("tor")
     check = [str(tor), "--verify-config", "-f", "/dev/null", "--ignore-missing-torrc"]
     done = subprocess.run(
