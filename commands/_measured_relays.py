@@ -1,17 +1,38 @@
-"""The table of a network's measured relays, and what is said below it."""
+"""What commands that measure a network's relays share: options, the table, what is said below."""
 
+import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
 from rich.console import Console
 from rich.table import Table
 
+from commands import _options
 from flashflow.errors import capacity_error, weight_error
 from flashflow.lab import Outcome
 from testbed.basics.console import say
 
 _HEADINGS = ("relay", "carries,\nMbit/s", "measured", "less, %", "measurements", "cells\nchecked")
 _OF_CLIENTS = ("clients before,\nMbit/s", "meanwhile", "after")
+
+
+def add_measuring(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the options for the bandwidth file and for clients' traffic meanwhile."""
+    parser.add_argument(
+        "--v3bw",
+        type=Path,
+        metavar="FILE",
+        help=f"the bandwidth file (default: results/{command}/SCENARIO/seed-N.v3bw)",
+    )
+    parser.add_argument(
+        "--clients",
+        type=_options.whole(0),
+        default=0,
+        metavar="N",
+        help="so many of the scenario's clients have traffic while relays are measured (default: 0,"
+        " an idle network)",
+    )
 
 
 def print_outcomes(console: Console, found: Sequence[Outcome]) -> None:

@@ -34,7 +34,7 @@ from rich.console import Console
 from commands import _options
 from commands._computed_schedules import print_liars, print_schedules
 from commands._late_bar import late_bar
-from commands._measured_relays import print_outcomes
+from commands._measured_relays import add_measuring, print_outcomes
 from flashflow import lab
 from flashflow.allocation import least_measurers
 from flashflow.lies import lies_of
@@ -101,12 +101,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     """Add the options of measurements in the lab."""
-    parser.add_argument(
-        "--v3bw",
-        type=Path,
-        metavar="FILE",
-        help="the bandwidth file (default: results/flashflow/SCENARIO/seed-N.v3bw)",
-    )
+    add_measuring(parser, "flashflow")
     parser.add_argument(
         "--seconds",
         type=_options.whole(1),
@@ -140,14 +135,6 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
 
 def _add_conditions(parser: argparse.ArgumentParser) -> None:
     """Add the options of what goes on while relays are measured."""
-    parser.add_argument(
-        "--clients",
-        type=_options.whole(0),
-        default=0,
-        metavar="N",
-        help="so many of the scenario's clients have traffic while relays are measured (default: 0,"
-        " an idle network)",
-    )
     parser.add_argument(
         "--ratio",
         type=_ratio,

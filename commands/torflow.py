@@ -10,7 +10,7 @@ TorFlow found the live network's weights before, and is what FlashFlow is held a
 
 A client downloads through circuits of two relays; a relay's weight is the most that it has carried
 itself in ten seconds, times how much faster downloads through it were than through others
-([how](capacity.md#torflow)). What relays have carried comes from the downloads and from the traffic
+([how](torflow.md)). What relays have carried comes from the downloads and from the traffic
 of `--clients`.
 """
 
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from commands import _options
-from commands._measured_relays import network_errors
+from commands._measured_relays import add_measuring, network_errors
 from flashflow.lab import file_header, true_rate
 from flashflow.torflow import AT_ONCE, LONGEST_S, SLICE_RELAYS, TIMES, Rated, rated, slices
 from testbed.asked.plans import check_seed
@@ -49,20 +49,7 @@ _HEADINGS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments and options of `torflow`."""
     _options.add_scenario(parser)
-    parser.add_argument(
-        "--v3bw",
-        type=Path,
-        metavar="FILE",
-        help="the bandwidth file (default: results/torflow/SCENARIO/seed-N.v3bw)",
-    )
-    parser.add_argument(
-        "--clients",
-        type=_options.whole(0),
-        default=0,
-        metavar="N",
-        help="so many of the scenario's clients have traffic while relays are measured (default: 0,"
-        " an idle network)",
-    )
+    add_measuring(parser, "torflow")
     parser.add_argument(
         "--slice",
         type=_options.whole(2),

@@ -13,6 +13,7 @@ from stem.control import EventType
 from stem.response.events import CircuitEvent, StreamEvent
 
 from testbed.inside.lab.network import Lab
+from testbed.inside.tor import socks
 from testbed.inside.tor.configuration import socks_proxy
 from testbed.inside.tor.process import RunningTor
 
@@ -21,8 +22,6 @@ PORT = 8443
 
 _SIZE = struct.Struct(">Q")
 _CHUNK = bytes(2**16)
-_SOCKS_SUCCEEDED = 0
-_REPLY_BYTES = 10
 _BUILD_TIMEOUT_S = 90.0
 """Longer than the CircuitBuildTimeout of clients, after which Tor reports a failure."""
 
@@ -62,7 +61,7 @@ class Downloads:
         self._inside = partial(lab.inside, tor.node.name, partial(socket.socket))
         self._controller = tor.controller
         self._proxy = socks_proxy(tor.node)
-        self._target = socket.inet_aton(server) + struct.pack(">H", PORT)
+        self._request = socks.request(server, PORT)
         self._loop = asyncio.get_running_loop()
         self._building: dict[str, asyncio.Future[bool]] = {}
         self._circuits: dict[int, str] = {}
@@ -137,12 +136,12 @@ class Downloads:
                 del self._circuits[port]
 
     async def _open(self, sock: socket.socket) -> None:
-        """Ask Tor for the stream (RFC 1928); returns when the exit has reached the server."""
-        await self._loop.sock_sendall(sock, b"\x05\x01\x00")
-        await self._receive(sock, 2)
-        await self._loop.sock_sendall(sock, b"\x05\x01\x00\x01" + self._target)
-        reply = await self._receive(sock, _REPLY_BYTES)
-        if reply[1] != _SOCKS_SUCCEEDED:
+        """Ask Tor for the stream; returns when the exit has reached the server."""
+        await self._loop.sock_sendall(sock, socks.GREETING)
+        await self._receive(sock, socks.CHOICE_BYTES)
+        await self._loop.sock_sendall(sock, self._request)
+        reply = await self._receive(sock, socks.REPLY_BYTES)
+        if reply[1] != socks.SUCCEEDED:
             raise OSError(f"SOCKS reply {reply[1]}")
 
     async def _receive(self, sock: socket.socket, size_bytes: int) -> bytes:

@@ -13,11 +13,9 @@ from socket import socket
 
 from testbed.basics.seeds import derived_seed
 from testbed.inside.lab.network import Lab
-from testbed.inside.measurers.network import network_to_measure
+from testbed.inside.measurers.network import carry_out, network_to_measure
 from testbed.inside.measurers.team import Result, Target, measure, plain_socket
 from testbed.inside.recording import Record
-from testbed.inside.start import arguments_of, errors_reported
-from testbed.inside.tor.bootstrap import NETWORK
 from testbed.inside.tor.configuration import OR_PORT
 from testbed.inside.tor.network import TorNetwork
 from testbed.plan.measurement import (
@@ -102,20 +100,5 @@ def _found(result: Result, fingerprint: str) -> RelaySeconds:
     return RelaySeconds(fingerprint=fingerprint, **asdict(result))
 
 
-def main() -> None:
-    """Run as `python -m testbed.inside.measurers.measuring` by a machine, with a plan in a file."""
-    given = arguments_of(__doc__).parse_args()
-    plan = Plan.model_validate_json(given.plan.read_text())
-    with errors_reported(given.directory):
-        run_measurements(
-            plan,
-            given.tor,
-            given.tgen,
-            given.directory,
-            given.state,
-            given.network and given.network / NETWORK,
-        )
-
-
 if __name__ == "__main__":
-    main()
+    carry_out(__doc__, run_measurements)

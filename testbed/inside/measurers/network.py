@@ -1,7 +1,7 @@
 """The network whose relays are measured, with its clients' traffic, if there is any."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from testbed.inside.experiment import ready_network
 from testbed.inside.generators import playing_traffic
 from testbed.inside.lab.network import Lab, running_lab
 from testbed.inside.recording import Record
-from testbed.inside.tor.bootstrap import running_tors
+from testbed.inside.start import arguments_of, errors_reported
+from testbed.inside.tor.bootstrap import NETWORK, running_tors
 from testbed.inside.tor.network import TorNetwork
 from testbed.plan.model import Plan
 
@@ -43,3 +44,15 @@ def network_to_measure(
         circuits.check()
         if ended := [name for name, program in generators.items() if program.poll() is not None]:
             raise TestbedError(f"{ended[0]} ended while relays were measured")
+
+
+def carry_out(
+    description: str | None,
+    run: Callable[[Plan, Path, Sequence[str], Path, Path, Path | None], None],
+) -> None:
+    """Run a module of this package as `python -m` by a machine, with a plan in a file."""
+    given = arguments_of(description).parse_args()
+    plan = Plan.model_validate_json(given.plan.read_text())
+    kept = given.network and given.network / NETWORK
+    with errors_reported(given.directory):
+        run(plan, given.tor, given.tgen, given.directory, given.state, kept)

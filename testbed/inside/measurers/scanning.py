@@ -11,11 +11,9 @@ from random import Random
 from testbed.basics.seeds import derived_seed
 from testbed.inside.lab.network import Lab
 from testbed.inside.measurers.downloads import Downloads, serve
-from testbed.inside.measurers.network import network_to_measure
+from testbed.inside.measurers.network import carry_out, network_to_measure
 from testbed.inside.measurers.slices import SliceScan
 from testbed.inside.recording import Record
-from testbed.inside.start import arguments_of, errors_reported
-from testbed.inside.tor.bootstrap import NETWORK
 from testbed.inside.tor.network import TorNetwork
 from testbed.inside.waiting import wait_until
 from testbed.plan.model import Plan
@@ -113,20 +111,5 @@ def _own_descriptor(text: str) -> dict[str, list[str]]:
     return {words[0]: words[1:] for words in lines if words}
 
 
-def main() -> None:
-    """Run as `python -m testbed.inside.measurers.scanning` by a machine, with a plan in a file."""
-    given = arguments_of(__doc__).parse_args()
-    plan = Plan.model_validate_json(given.plan.read_text())
-    with errors_reported(given.directory):
-        run_scan(
-            plan,
-            given.tor,
-            given.tgen,
-            given.directory,
-            given.state,
-            given.network and given.network / NETWORK,
-        )
-
-
 if __name__ == "__main__":
-    main()
+    carry_out(__doc__, run_scan)

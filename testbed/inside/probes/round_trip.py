@@ -5,7 +5,6 @@
 
 import asyncio
 import socket
-import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -16,6 +15,7 @@ from testbed.inside.lab.network import Lab
 from testbed.inside.policies.interface import PROBE_PORT
 from testbed.inside.recording import Record
 from testbed.inside.rows import RoundTrip
+from testbed.inside.tor import socks as socks_port
 from testbed.inside.tor.network import TorNetwork
 
 PROBE_INTERVAL_S = 1.0
@@ -24,9 +24,8 @@ PROBE_INTERVAL_S = 1.0
 PROBE_TIMEOUT_S = 60.0
 """Longer than a stream's window of 249 kB takes at 10 kB/s, plus a queue of 6 s."""
 
-_SOCKS_SUCCEEDED = 0
-_BOUND_BYTES = 6
-"""The address and port at the end of a SOCKS reply for IPv4."""
+_SHORTEST_REPLY_BYTES = 4
+"""Version, status, reserved, type of address."""
 
 REPORTING_S = 2.5
 """Enough for a report on the last second's cells, which Tor gives once a second."""
@@ -137,18 +136,18 @@ async def round_trip_ms_of(socks: Path, server: str, answer_bytes: int = 0) -> f
     """
     reader, writer = await asyncio.open_unix_connection(str(socks))
     try:
-        writer.write(b"\x05\x01\x00")
-        await reader.readexactly(2)
-        address = bytes(int(part) for part in server.split("."))
-        request = b"\x05\x01\x00\x01" + address + struct.pack(">H", PROBE_PORT)
+        writer.write(socks_port.GREETING)
+        await reader.readexactly(socks_port.CHOICE_BYTES)
+        request = socks_port.request(server, PROBE_PORT)
         start_s = time.monotonic()
         writer.write(request)
-        reply = await reader.readexactly(4)
+        reply = await reader.readexactly(_SHORTEST_REPLY_BYTES)
         took_ms = (time.monotonic() - start_s) * 1000
-        if answer_bytes and reply[1] == _SOCKS_SUCCEEDED:
-            await reader.readexactly(_BOUND_BYTES + answer_bytes)
+        if answer_bytes and reply[1] == socks_port.SUCCEEDED:
+            rest_bytes = socks_port.REPLY_BYTES - _SHORTEST_REPLY_BYTES
+            await reader.readexactly(rest_bytes + answer_bytes)
     finally:
         writer.close()
-    if reply[1] != _SOCKS_SUCCEEDED:
-        raise ValueError(f"SOCKS reply {reply[1]}, not {_SOCKS_SUCCEEDED} (succeeded)")
+    if reply[1] != socks_port.SUCCEEDED:
+        raise ValueError(f"SOCKS reply {reply[1]}, not {socks_port.SUCCEEDED} (succeeded)")
     return took_ms

@@ -1,7 +1,6 @@
 """One client's circuits as its Tor builds them, among which a rule chooses for each stream."""
 
 import socket
-import struct
 import time
 from collections import deque
 
@@ -10,6 +9,7 @@ from stem.response.events import CircuitEvent, StreamEvent
 
 from testbed.inside.policies.interface import PROBE_PORT, REFUSED_ADDRESS, RoundTrip
 from testbed.inside.recording import Record
+from testbed.inside.tor import socks
 from testbed.inside.tor.client_circuits import ENDED, is_for_streams
 from testbed.inside.tor.network import TorNetwork
 from testbed.inside.tor.own_choice import OwnChoice
@@ -78,11 +78,9 @@ class SelectedCircuits(PolicyCircuits, OwnChoice):
 
     def _ask_for_stream(self) -> socket.socket:
         """Ask Tor for a probe's stream (RFC 1928), without waiting for its answers."""
-        address = socket.inet_aton(REFUSED_ADDRESS)
         asking = socket.socket(socket.AF_UNIX)
         asking.connect(self._socks_path)
-        greeting, request = b"\x05\x01\x00", b"\x05\x01\x00\x01"
-        asking.sendall(greeting + request + address + struct.pack(">H", PROBE_PORT))
+        asking.sendall(socks.GREETING + socks.request(REFUSED_ADDRESS, PROBE_PORT))
         return asking
 
     def _on_stream(self, event: StreamEvent) -> None:
