@@ -69,6 +69,8 @@ SCENARIO = {
     r'^(topology = "eight_clients")$(?!\nparameters)': r"\1\nparameters.clients = 2",
 }
 BATCH = {
+    r'^("network\.clients" = )\[.*': r"\1[4]",
+    r"--clients \d+": "--clients 2",
     r"(?s)(^\[\[runs\]\].*?)^\[\[runs\]\].*(?=^\[\[runs\]\])": r"\1",
     r"(?<== )\[\s*([^,\]]+?)\s*(,[^\]]*)?\]": r"[\1]",
     r"^duration = .*$": 'duration = "LEAST"',
@@ -76,7 +78,7 @@ BATCH = {
 }
 """What is replaced in the files of scenarios: the warm-up that they have by default, larger
 networks; and in those of batches: tables between the first and the last one, lists by their first
-values, and what a study's commands simulate."""
+values, and what a study's commands simulate and measure."""
 
 CALIBRATION = {
     r"^LOSSY_PACKETS = .*": "LOSSY_PACKETS = 5_000",
@@ -212,7 +214,8 @@ def files_of(words: Sequence[str]) -> list[Path]:
     if command in ("batch", "study") and names:
         of_study = FOLDER / "studies" / names[0] / "study.toml"
         file = of_study if of_study.exists() else Path(names[0])
-        return [*(FOLDER / "scenarios").glob("*.toml"), file]
+        own = file.parent.glob("[A-Z]*.toml")  # a study's scenarios
+        return [*(FOLDER / "scenarios").glob("*.toml"), *own, file]
     return []
 
 
