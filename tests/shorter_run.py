@@ -30,11 +30,14 @@ LEAST = "5 s"
 """A short run whose premise holds: two clients get a file each, over a shared link with loss, and
 both before as many seconds again are over."""
 LONGER = {
+    "IdleLink": "20 s",
     "mctor-video": "10 s",
     "mctor-upload": "20 s",
+    "./Files.toml": "30 s",
     "--network": "10 s",
 }
-"""What needs more, by a word: more files at once, and a MB for the bench to divide by."""
+"""What needs more, by a word: more files at once, slower links, clients that pause, and a MB
+for the bench to divide by."""
 
 MADE = ("scenario", "compare", "batch", "study")
 LIKE_OTHERS = (
