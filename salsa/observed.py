@@ -166,7 +166,8 @@ def compared_with_simulation(
     consensus, case = consensus_of(run.plan), case_of(run.plan, undirected=undirected)
     key = UNDIRECTED if undirected else ""
     columns = ("second", "circuits", f"{key}links", f"{key}shared")
-    rows = links_by_second(run).filter(pl.col("circuits") >= LEAST_CIRCUITS).select(columns)
+    compared = (pl.col("circuits") >= LEAST_CIRCUITS) & (pl.col(f"{key}links") > 0)
+    rows = links_by_second(run).filter(compared).select(columns)
     if rows.is_empty():
         raise InputError(f"{run.directory}: in no second were {LEAST_CIRCUITS} circuits active")
     seconds = []

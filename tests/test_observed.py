@@ -100,6 +100,12 @@ def test_seconds_with_hardly_a_circuit_are_left_out(plan: Plan) -> None:
         compared_with_simulation(run_of(plan, few), seeds=2)
 
 
+def test_seconds_in_which_no_cell_crosses_a_link_are_left_out(plan: Plan) -> None:
+    inside = [(0, 0, 0)] * observed.LEAST_CIRCUITS
+    (second,) = compared_with_simulation(run_of(plan, inside, as_tor(plan, 1)), seeds=2)
+    assert second.second == 2
+
+
 def test_other_runs_are_refused(plan: Plan) -> None:
     with pytest.raises(InputError, match="must be Tor's own choice"):
         compared_with_simulation(run_of(make_plan("SharedDropping", "vanilla")), seeds=2)
