@@ -252,3 +252,14 @@ def test_the_rule_for_real(tmp_path: Path) -> None:
     assert "SUCCEEDED" not in set(probes["status"])
     assert circuits.probes > 3 * 3
     assert circuits.build_time_ms is not None and (circuits.build_time_ms.mean or 0) > 100
+
+
+def test_a_directory_stream_from_before_is_not_a_stray(made: Made) -> None:
+    made.stream("7", "SUCCEEDED", "1", purpose=None)
+    assert not made.circuits.strays
+    made.stream("8", "NEW", purpose="DIR_FETCH")
+    made.stream("8", "SUCCEEDED", "1", purpose=None)
+    assert not made.circuits.strays
+    made.stream("9", "NEW")
+    made.stream("9", "SUCCEEDED", "1")
+    assert made.circuits.strays == {"1"}

@@ -65,6 +65,9 @@ class ClientCircuits:
         self._plan = plan
         self._record = record
         self._known: dict[str, Known] = {}
+        self._streams: set[str] = set()
+        """The numbers of the clients' streams. Only a stream's first event says what it is for
+        (control-spec, 4.1.2), and a directory's may have come before this began to listen."""
         self._round = "other"
         self._lock = threading.RLock()
         self._controller.add_event_listener(self._on_circuit, EventType.CIRC)
@@ -126,7 +129,9 @@ class ClientCircuits:
         )
 
     def _on_stream(self, event: StreamEvent) -> None:
-        if event.purpose == "DIR_FETCH":
+        if event.status == StreamStatus.NEW and event.purpose != "DIR_FETCH":
+            self._streams.add(event.id)
+        if event.id not in self._streams:
             return
         if event.status in STREAM_STATUSES:
             self._record_stream(event)
@@ -134,6 +139,8 @@ class ClientCircuits:
             self._attach(event)
         elif event.status == StreamStatus.SUCCEEDED and not self._is_right(event):
             self.strays.add(str(event.circ_id))
+        elif event.status == StreamStatus.CLOSED:
+            self._streams.discard(event.id)
 
     def _record_stream(self, event: StreamEvent) -> None:
         with self._lock:
