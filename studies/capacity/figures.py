@@ -330,14 +330,15 @@ def _clients(printed: AllPrinted) -> Table:
     published = (f"{of_paper['background_before']}", f"{of_paper['background_meanwhile']}", NOTHING)
     rows = [
         (
+            of.of.given("--sockets") or NOTHING,
             of.of.given("--seed") or NOTHING,
             *(f"{one:.0f}" for one in of.clients),
             f"{of.mbit_per_s:.0f}",
         )
         for of in measurements(printed, "clients")
     ]
-    columns = ("seed", "before, Mbit/s", "meanwhile", "after", "result")
-    rows = [("paper", *published, NOTHING), *rows] if rows else []
+    columns = ("sockets", "seed", "before, Mbit/s", "meanwhile", "after", "result")
+    rows = [("160", "paper", *published, NOTHING), *rows] if rows else []
     return Table("Clients' traffic", columns, tuple(rows))
 
 

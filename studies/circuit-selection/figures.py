@@ -51,8 +51,8 @@ TABLES = {
 """The rows of each table; its intervals hold together."""
 SETTINGS = {
     "as above": "",
-    "relays with 23 % of their rates": ",network.relay_rates=23%",
-    "relays with 41 %": ",network.relay_rates=41%",
+    "relays with 26 % of their rates": ",network.relay_rates=26%",
+    "relays with 60 %": ",network.relay_rates=60%",
     "consensus of 2021": ",network.consensus=2021-11-30",
     "without entry guards": ",paths.entry_guards=false",
 }
