@@ -13,10 +13,13 @@ one](../CONTRIBUTING.md#to-add-a-study)): its runs, what a paper says, and a pag
 and number is made of the runs. `--dry-run` says what of the runs is there and what the others
 cost, `--kept` makes the page again, in seconds, of what the study keeps. Without either it makes
 what is missing, then report and page in `results/<name>/`; with `--keep` its summaries and
-manifests, and the page, replace the study's.
+manifests, and the page, replace the study's. `--missing --keep` adds to what is kept, as when a
+study gets more runs, or several machines make it.
 """
 
 import argparse
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +29,7 @@ from commands import _batches, _options
 from commands._found import tell_left_out
 from commands.report import write
 from study.folder import ALL_HOURS, Study, find_study, names
-from study.kept import only_kept, pack, unpacked
+from study.kept import only_kept, pack, take_over_printed, unpacked
 from study.page import Page, make_page
 from study.printed import carry_out, read_printed
 from testbed import batch
@@ -50,6 +53,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--kept",
         action="store_true",
         help="make no runs: make the page of the runs that are kept in the study's folder",
+    )
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="make only what the study doesn't keep: runs that another state of the testbed made"
+        " don't count",
     )
     parser.add_argument(
         "--keep",
@@ -85,8 +94,8 @@ def _check(given: argparse.Namespace) -> None:
         raise InputError(f"study {given.name} --all: leave one of them out")
     if given.all and given.out:
         raise InputError("--all has a folder for each study: leave --out out")
-    if given.kept and (given.keep or given.dry_run):
-        raise InputError("--kept makes no runs: leave --keep and --dry-run out")
+    if given.kept and (given.keep or given.dry_run or given.missing):
+        raise InputError("--kept makes no runs: leave --keep, --missing and --dry-run out")
     _batches.cluster(given)
 
 
@@ -97,35 +106,77 @@ def _carry_out(study: Study, given: argparse.Namespace, messages: Console) -> in
             page = make_page(study, folder)
         _write(page, (given.out or study.folder) / study.page.name, messages)
         return VALID
-    wanted = study.batch()
     directory = given.out or Path("results") / study.name
     say(messages, f"{study.name}: {study.keys.question}")
-    if given.dry_run:
-        if wanted.plans:
-            _batches.print_dry_run(given, wanted, directory, _kept_summaries(study))
-        _say_commands(study, directory, messages)
-        say(messages, f"the study's limit is {study.keys.most_hours:g} hours on two cores")
-        return VALID
-    carry_out(study.commands, directory, lambda line: say(messages, line))
-    wanted = study.batch()  # commands may have written what runs are planned of
+    with unpacked(study) if given.missing else nullcontext() as kept:
+        if kept and not given.dry_run:
+            take_over_printed(study, kept, directory)
+        if given.dry_run:
+            return _say_costs(study, given, directory, kept, messages)
+        carry_out(study.commands, directory, lambda line: say(messages, line))
+        # Only now, as commands may have written what runs are planned of.
+        return _make_runs(study, given, directory, kept, messages)
+
+
+def _say_costs(
+    study: Study,
+    given: argparse.Namespace,
+    directory: Path,
+    kept: Path | None,
+    messages: Console,
+) -> int:
+    """Say what would be made."""
+    wanted, _ = _without_kept(study, study.batch(), kept)
+    if wanted.plans:
+        _batches.print_dry_run(given, wanted, directory, _kept_summaries(study))
+    _say_commands(study, directory, messages)
+    say(messages, f"the study's limit is {study.keys.most_hours:g} hours on two cores")
+    return VALID
+
+
+def _make_runs(
+    study: Study,
+    given: argparse.Namespace,
+    directory: Path,
+    kept: Path | None,
+    messages: Console,
+) -> int:
+    """Make the runs and the page; the exit status."""
+    whole = study.batch()
+    wanted, counting = _without_kept(study, whole, kept)
     ended = Ended((), {})
     if wanted.plans:
         ended = _batches.make(given, wanted, directory, messages)
         if not any(one.run for one in ended.standings):
             return _batches.status(ended)
         write(directory, None, messages, mixed=given.mixed)
-    valid = {one.folder for one in ended.standings if one.run and one.run.summary.valid}
-    counting = [folder for folder in wanted.plans if directory / folder in valid]
-    with only_kept(directory, counting) as folder:
-        page = make_page(study, folder)
+    valid = [one.folder for one in ended.standings if one.run and one.run.summary.valid]
+    counting |= {folder.relative_to(directory): folder for folder in valid}
+    with only_kept({one: counting[one] for one in whole.plans if one in counting}, directory) as of:
+        page = make_page(study, of)
         _write(page, directory / study.page.name, messages)
         if given.keep:
-            if len(counting) < len(wanted.plans):
-                missing = len(wanted.plans) - len(counting)
-                raise InputError(f"--keep: {missing} of {len(wanted.plans)} runs don't count")
-            pack(study, folder)
+            if missing := len(whole.plans) - len(counting):
+                raise InputError(f"--keep: {missing} of {len(whole.plans)} runs don't count")
+            pack(study, of)
             _write(page, study.page, messages)
     return _batches.status(ended)
+
+
+def _without_kept(
+    study: Study, wanted: batch.Batch, kept: Path | None
+) -> tuple[batch.Batch, dict[Path, Path]]:
+    """The runs that aren't kept; and where those are that are kept and count, by their folders."""
+    if kept is None:
+        return wanted, {}
+    standings = batch.look_up(wanted.plans, kept / study.name, whole=False)
+    there = {
+        one.folder.relative_to(kept / study.name): one.folder
+        for one in standings
+        if one.run and one.run.summary.valid
+    }
+    others = {folder: plan for folder, plan in wanted.plans.items() if folder not in there}
+    return replace(wanted, plans=others), there
 
 
 def _say_commands(study: Study, directory: Path, messages: Console) -> None:

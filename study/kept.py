@@ -8,7 +8,7 @@ import lzma
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,26 +58,34 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
 
 
 @contextmanager
-def only_kept(directory: Path, folders: Sequence[Path]) -> Iterator[Path]:
+def only_kept(runs: Mapping[Path, Path], directory: Path) -> Iterator[Path]:
     """A folder with what would be kept of runs, while the context lasts.
 
     A page is made of these, so that it is the one that is made of the archive later on.
 
     Args:
-        directory: where the runs are.
-        folders: theirs, below it; those that aren't there are passed over.
+        runs: where each run is, by its folder below the study's own.
+        directory: where what was printed is.
     """
     with tempfile.TemporaryDirectory(prefix="hydra-study-") as copy:
-        for folder in folders:
-            if all((directory / folder / file).is_file() for file in FILES):
-                (Path(copy) / folder).mkdir(parents=True)
-                for file in FILES:
-                    shutil.copy(directory / folder / file, Path(copy) / folder)
-                if (run := read_run(directory / folder, whole=False)).is_whole:
-                    write_times(run, Path(copy) / folder)
+        for folder, place in runs.items():
+            (Path(copy) / folder).mkdir(parents=True)
+            for file in (*FILES, TIMES):
+                if (place / file).is_file():
+                    shutil.copy(place / file, Path(copy) / folder)
+            if (run := read_run(place, whole=False)).is_whole:
+                write_times(run, Path(copy) / folder)
         if (directory / FOLDER).is_dir():
             shutil.copytree(directory / FOLDER, Path(copy) / FOLDER)
         yield Path(copy)
+
+
+def take_over_printed(study: Study, kept: Path, directory: Path) -> None:
+    """Copy what is kept of commands to where they would be carried out, unless it is there."""
+    for file in (kept / study.name / FOLDER).glob("*.json"):
+        (directory / FOLDER).mkdir(parents=True, exist_ok=True)
+        if not (directory / FOLDER / file.name).exists():
+            shutil.copy(file, directory / FOLDER)
 
 
 def pack(study: Study, directory: Path) -> None:

@@ -298,6 +298,24 @@ def test_runs_are_made_then_kept_and_the_page_is_the_same(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
+def test_only_what_is_not_kept_is_made(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["study", "./own", "--keep", "--out", "first"]) == VALID
+    file = own / "study.toml"
+    more = file.read_text(encoding="utf-8").replace("seeds = [1, 2]", "seeds = [1, 2, 3]")
+    file.write_text(more, encoding="utf-8")
+    before = begun()
+    assert status_of(["study", "./own", "--missing", "--dry-run", "--out", "second"]) == VALID
+    assert "2 runs" in "".join(capsys.readouterr())
+    assert status_of(["study", "./own", "--missing", "--keep", "--out", "second"]) == VALID
+    assert sorted(begun()[len(before) :]) == ["pctls 3", "vanilla 3"]
+    page = (own / "README.md").read_text(encoding="utf-8")
+    assert "Made of 6 runs" in page
+    assert status_of(["study", "./own", "--kept"]) == VALID
+    assert (own / "README.md").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
 def test_what_is_missing_is_said_and_not_kept(
     own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -322,7 +340,10 @@ def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ("study ./none", "there is no study in ./none: a study's folder has a study.toml"),
         ("study hydra --all", "study hydra --all: leave one of them out"),
         ("study --all --out here", "--all has a folder for each study: leave --out out"),
-        ("study hydra --kept --dry-run", "--kept makes no runs: leave --keep and --dry-run out"),
+        (
+            "study hydra --kept --dry-run",
+            "--kept makes no runs: leave --keep, --missing and --dry-run out",
+        ),
         ("study hydra --jobs 2", "--jobs is for --executor slurm: add that"),
         ("study ./own --kept", "own/kept.tar.xz: no runs of this study are kept: make them"),
     ],

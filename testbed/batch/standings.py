@@ -55,20 +55,28 @@ class Ended:
         return [one for one in self.standings if one.run and not one.run.summary.valid]
 
 
-def look_up(plans: Mapping[Path, Plan], directory: Path, *, mixed: bool = False) -> list[Standing]:
+def look_up(
+    plans: Mapping[Path, Plan], directory: Path, *, mixed: bool = False, whole: bool = True
+) -> list[Standing]:
     """Find out how each plan of a batch stands, in its folder below the directory.
 
     Args:
         mixed: whether runs that another Tor, kernel or testbed made count.
+        whole: whether only runs with their tables do.
 
     Raises:
         InputError: a run's folder can't be created.
     """
     today = Today()
-    return [stand(plan, directory / folder, today, mixed=mixed) for folder, plan in plans.items()]
+    return [
+        stand(plan, directory / folder, today, mixed=mixed, whole=whole)
+        for folder, plan in plans.items()
+    ]
 
 
-def stand(plan: Plan, folder: Path, today: Today, *, mixed: bool = False) -> Standing:
+def stand(
+    plan: Plan, folder: Path, today: Today, *, mixed: bool = False, whole: bool = True
+) -> Standing:
     """Find out how one plan stands.
 
     Raises:
@@ -78,7 +86,7 @@ def stand(plan: Plan, folder: Path, today: Today, *, mixed: bool = False) -> Sta
         check_output(folder)
         return Standing(plan, folder)
     try:
-        run = read_run(folder)
+        run = read_run(folder, whole=whole)
     except TestbedError as error:
         return Standing(plan, folder, in_the_way=str(error))
     if reason := reason_against(run, plan, today, mixed=mixed):
