@@ -152,7 +152,8 @@ def _make_runs(
         write(directory, None, messages, mixed=given.mixed)
     valid = [one.folder for one in ended.standings if one.run and one.run.summary.valid]
     counting |= {folder.relative_to(directory): folder for folder in valid}
-    with only_kept({one: counting[one] for one in whole.plans if one in counting}, directory) as of:
+    runs = {folder: counting[folder] for folder in whole.plans if folder in counting}
+    with only_kept(study, runs, directory) as of:
         page = make_page(study, of)
         _write(page, directory / study.page.name, messages)
         if given.keep:

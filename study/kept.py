@@ -1,32 +1,41 @@
 """What is kept of a study: an archive of its runs and of what it printed.
 
-Of a run there are summary, manifest and the quantiles of its transfers' times. The same runs give
-the same archive. Whole runs, with their tables, stay where they were made.
+Of a run there are summary, manifest, the quantiles of its transfers' times, and those metrics that
+take its tables. The same runs give the same archive. Whole runs stay where they were made.
 """
 
+import json
 import lzma
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from analysis.metrics import all_metrics
+from analysis.metrics.metric import Metric
 from study.folder import Study
+from study.page import own_metrics
 from study.printed import FOLDER
 from study.times import TIMES, write_times
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label
-from testbed.results import read_run
+from testbed.results import Run, read_run
 from testbed.results.manifest import MANIFEST
+from testbed.results.run import VALUES
 from testbed.results.summary import SUMMARY
 
 FILES = (SUMMARY, MANIFEST)
+OF_TABLES = (TIMES, VALUES)
+"""What is kept of a run's tables."""
 
 
 def _is_kept(file: Path) -> bool:
     """Whether a file is a run's that is kept, or what a command printed."""
-    return file.name in (*FILES, TIMES) or (file.parent.name == FOLDER and file.suffix == ".json")
+    return file.name in (*FILES, *OF_TABLES) or (
+        file.parent.name == FOLDER and file.suffix == ".json"
+    )
 
 
 @contextmanager
@@ -58,7 +67,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
 
 
 @contextmanager
-def only_kept(runs: Mapping[Path, Path], directory: Path) -> Iterator[Path]:
+def only_kept(study: Study, runs: Mapping[Path, Path], directory: Path) -> Iterator[Path]:
     """A folder with what would be kept of runs, while the context lasts.
 
     A page is made of these, so that it is the one that is made of the archive later on.
@@ -70,14 +79,26 @@ def only_kept(runs: Mapping[Path, Path], directory: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hydra-study-") as copy:
         for folder, place in runs.items():
             (Path(copy) / folder).mkdir(parents=True)
-            for file in (*FILES, TIMES):
+            for file in (*FILES, *OF_TABLES):
                 if (place / file).is_file():
                     shutil.copy(place / file, Path(copy) / folder)
             if (run := read_run(place, whole=False)).is_whole:
                 write_times(run, Path(copy) / folder)
+                _write_values(run, own_metrics(study), Path(copy) / folder)
         if (directory / FOLDER).is_dir():
             shutil.copytree(directory / FOLDER, Path(copy) / FOLDER)
         yield Path(copy)
+
+
+def _write_values(run: Run, own: Iterable[Metric], folder: Path) -> None:
+    """Write the metrics that a whole run has and its summary doesn't give."""
+    alone = read_run(folder, whole=False)
+    values = {
+        metric.key: value
+        for metric in (*all_metrics([run]), *own)
+        if metric.of(alone) is None and (value := metric.of(run)) is not None
+    }
+    (folder / VALUES).write_text(f"{json.dumps(values, indent=1)}\n", encoding="utf-8")
 
 
 def take_over_printed(study: Study, kept: Path, directory: Path) -> None:

@@ -105,8 +105,7 @@ def made_of(study: Study, directory: Path) -> Made:
     # Functions of a study with commands take what these printed, too.
     of = (found, printed) if study.commands else (found,)
     code = _code(study)
-    own: Sequence[Metric] = getattr(code, "metrics", _none)(found)
-    fields = Fields(found, _tables(found, code, of), own)
+    fields = Fields(found, _tables(found, code, of), _metrics(code))
     names: dict[str, object] = {
         "runs": fields.runs,
         "table": fields.table,
@@ -123,6 +122,11 @@ def made_of(study: Study, directory: Path) -> Made:
         **_own(code, "fields", of),
     }
     return Made(found, printed, code, fields, names, of)
+
+
+def own_metrics(study: Study) -> Sequence[Metric]:
+    """The study's metrics beside those of all runs."""
+    return _metrics(_code(study))
 
 
 def make_page(study: Study, directory: Path) -> Page:
@@ -149,8 +153,9 @@ def _lacking(study: Study, found: Found, printed: AllPrinted) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _none(_found: Found) -> list[Metric]:
-    return []
+def _metrics(code: ModuleType | None) -> Sequence[Metric]:
+    metrics: Callable[[], Sequence[Metric]] | None = getattr(code, "metrics", None)
+    return metrics() if metrics else ()
 
 
 def filled(source: str, names: Mapping[str, object], place: str) -> str:

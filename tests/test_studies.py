@@ -186,6 +186,31 @@ def test_runs_are_made_then_kept_and_the_page_is_the_same(
     assert "4 runs" in "".join(capsys.readouterr())  # the kept ones tell how long they take
 
 
+OWN_METRIC = '''
+from analysis.metrics.metric import Metric
+
+
+def metrics():
+    """The transfers, counted in their table."""
+    count = lambda run: float(run.transfers.height) if run.is_whole else None
+    return [Metric("rows", "rows", "", 0, "neither", of=count)]
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+def test_metrics_of_tables_are_kept(own: Path) -> None:
+    (own / "figures.py").write_text(OWN_METRIC, encoding="utf-8")
+    template = own / "page.md"
+    line = '{{ runs("pctls", "Mine").mean("rows") }} rows\n'
+    template.write_text(template.read_text(encoding="utf-8") + line, encoding="utf-8")
+    assert status_of(["study", "./own", "--keep"]) == VALID
+    page = (own / "README.md").read_text(encoding="utf-8")
+    assert re.search(r" [1-9][0-9]* rows$", page, re.MULTILINE)
+    assert status_of(["study", "./own", "--kept"]) == VALID
+    assert (own / "README.md").read_text(encoding="utf-8") == page
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
 def test_only_what_is_not_kept_is_made(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

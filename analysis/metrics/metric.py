@@ -32,7 +32,12 @@ class Metric:
         """Name and unit."""
         return f"{self.name}, {self.unit}"
 
+    def value(self, run: Run) -> float | None:
+        """The number of a run; if it lacks its tables, what was kept of it (`Run.kept_values`)."""
+        kept = None if run.is_whole else run.kept_values.get(self.key)
+        return self.of(run) if kept is None else kept
+
     def by_seed(self, runs: Sequence[Run]) -> Mapping[int, float]:
         """The numbers of a group's runs by seed, without runs that have none."""
-        by_seed = {run.summary.seed: self.of(run) for run in runs}
+        by_seed = {run.summary.seed: self.value(run) for run in runs}
         return {seed: value for seed, value in by_seed.items() if value is not None}

@@ -18,7 +18,7 @@ from testbed.results import Run
 
 
 def _of_network(of: Callable[[NetworkUse], float | None]) -> Callable[[Run], float | None]:
-    return lambda run: of(network_use(run)) if is_drawn(run) else None
+    return lambda run: of(network_use(run)) if is_drawn(run) and run.is_whole else None
 
 
 SHARED_LINKS = Metric(
@@ -109,7 +109,7 @@ def of_class(model: str) -> Iterator[Metric]:
 def _number_of_class(
     model: str, number: Callable[[ClientClass], float | None], run: Run
 ) -> float | None:
-    found = client_class(run, model) if is_drawn(run) else None
+    found = client_class(run, model) if is_drawn(run) and run.is_whole else None
     return number(found) if found else None
 
 

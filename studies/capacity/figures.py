@@ -46,7 +46,7 @@ BUSIEST = Metric(
 )
 
 
-def metrics(_found: Found) -> list[Metric]:
+def metrics() -> list[Metric]:
     """Metrics beside those of all runs."""
     return [BUSIEST]
 

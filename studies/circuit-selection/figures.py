@@ -1,26 +1,24 @@
-"""What is particular to this study: its rules, their table and figure, and what needs whole runs.
+"""What is particular to this study: its rules, networks, adversaries and their figures."""
 
-`whole-runs.csv` has the latter, as kept runs lack their tables: it is what `./run.py tables --csv`
-prints of the folder in which the study's runs were made.
-"""
-
-import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
+from functools import partial
 from statistics import fmean
 
 from analysis import style
+from analysis.adversaries import Seen, clients_over_time, seen, streams_of
 from analysis.cells import mean_cell
+from analysis.liars import share_of
 from analysis.metrics.metric import Metric
+from analysis.metrics.networks import BUSIEST_RELAYS_USE, RELAYS_USE
 from analysis.metrics.transfers import TIME_TO_FIRST_BYTE, TIME_TO_LAST_BYTE_MEDIAN
 from analysis.plot import Plot
 from analysis.runs import Found
-from analysis.statistics import change, simultaneous_confidence
+from analysis.statistics import CONFIDENCE, change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text, sentence
 from study.times import STEPS, times_of
+from testbed.plan.malicious import lying_relays
 from testbed.results import Run
 
 WEB, BULK = "page20", "bulk5mib"
@@ -58,7 +56,8 @@ SETTINGS = {
 }
 """What else is in a scenario's name, by what the page calls it."""
 LIARS = f"{NETWORK},paths.circuits=3,paths.liars=10%,paths.policy=rtt{_PROBED}"
-WHOLE = Path(__file__).with_name("whole-runs.csv")
+LYING = 0.1
+"""The share of the weight that lies."""
 
 
 def _of_bulk(run: Run) -> float | None:
@@ -107,9 +106,72 @@ COMPARED = {
 }
 
 
-def metrics(_found: Found) -> list[Metric]:
+def _of_seen(key: str, name: str, digits: int, of: Callable[[Seen], float | None]) -> Metric:
+    """A metric of what adversaries see of a run's streams; None for one without tables."""
+
+    def value(run: Run) -> float | None:
+        return of(found) if run.is_whole and (found := seen(run)) else None
+
+    return Metric(f"ends.{key}", name, "", digits, "neither", of=value)
+
+
+def _after_a_quarter(run: Run) -> float | None:
+    share = clients_over_time(run)[0] if run.is_whole else None
+    return None if share is None else 100 * share
+
+
+def _got(position: str, run: Run) -> float | None:
+    """The share of a run's streams with a relay in a position that lies, or would, in percent."""
+    if not run.is_whole:
+        return None
+    weights = {relay.name: relay.weight or 0 for relay in run.plan.of_kind("relay")}
+    liars = lying_relays(weights, LYING, run.plan.seed)
+    share = share_of((stream.path for stream in streams_of(run)), liars)
+    return 100 * float(getattr(share, position)) if share else None
+
+
+ENDS = {
+    "streams": _of_seen("streams", "streams", 0, lambda one: one.streams),
+    "expected, %": _of_seen("expected", "expected", 2, lambda one: 100 * one.expected),
+    "deviation, %": _of_seen("deviation", "deviation", 2, lambda one: 100 * one.deviation),
+    "median of ten draws, %": _of_seen(
+        "median", "median of ten draws", 2, lambda one: 100 * one.median_of_draws
+    ),
+    "mean, %": _of_seen("mean", "mean of ten draws", 2, lambda one: 100 * one.mean_of_draws),
+    "clients with any after a quarter, %": Metric(
+        "ends.after_a_quarter", "clients after a quarter", "%", 2, "neither", of=_after_a_quarter
+    ),
+    "in the end, %": _of_seen(
+        "clients", "clients in the end", 2, lambda one: one.clients and 100 * one.clients
+    ),
+    "a client's circuits, bit": _of_seen(
+        "circuits_bit", "a client's circuits", 2, lambda one: one.circuits_bit
+    ),
+}
+"""What adversaries at both ends see, by the column of their table."""
+RELAYS = {
+    "mean use, %": RELAYS_USE,
+    "busiest relay's, %": BUSIEST_RELAYS_USE,
+    "guards, bit": _of_seen("guards_bit", "guards", 2, lambda one: one.guards_bit),
+    "exits, bit": _of_seen("exits_bit", "exits", 2, lambda one: one.exits_bit),
+}
+OF_LIARS = {
+    column: Metric(f"liars.{position}", column, "%", 1, "neither", of=partial(_got, position))
+    for column, position in {
+        "as guard, %": "guard",
+        "as middle, %": "middle",
+        "as exit, %": "exit",
+        "as guard and exit, %": "both_ends",
+        "anywhere, %": "anywhere",
+    }.items()
+}
+"""The share of the streams with a relay that lies, or would if any did."""
+
+
+def metrics() -> list[Metric]:
     """Metrics beside those of all runs."""
-    return [FIRST_BYTE, BULK_LAST_BYTE, MADE, USED]
+    of_tables = (*ENDS.values(), *RELAYS.values(), *OF_LIARS.values())
+    return [FIRST_BYTE, BULK_LAST_BYTE, MADE, USED, *of_tables]
 
 
 def tables(found: Found) -> dict[str, Table]:
@@ -117,28 +179,9 @@ def tables(found: Found) -> dict[str, Table]:
     return {
         **{name: _rules(found, names) for name, names in TABLES.items()},
         "settings": _settings(found),
-        "ends": _whole(
-            "What is seen at both ends",
-            {
-                "streams": "streams",
-                "expected, %": "guard and exit malicious, expected, %",
-                "deviation, %": "deviation, %",
-                "median of ten draws, %": "median of ten draws, %",
-                "mean, %": "mean of ten draws, %",
-                "clients with any after a quarter, %": "after 1/4",
-                "in the end, %": "clients with such a stream, expected, %",
-                "a client's circuits, bit": "a client's circuits, bit",
-            },
-        ),
-        "relays": _whole(
-            "Relays",
-            {
-                "mean use, %": "relays' mean use, %",
-                "busiest relay's, %": "busiest relay's, %",
-                "guards, bit": "guards, bit",
-                "exits, bit": "exits, bit",
-            },
-        ),
+        "ends": _means("What is seen at both ends", found, ENDS),
+        "relays": _means("Relays", found, RELAYS),
+        "liars": _liars(found),
     }
 
 
@@ -158,7 +201,7 @@ def fields(found: Found) -> dict[str, object]:
         "say": lambda rule, other, metric: _sentence(found, other, rule, COMPARED[metric]),
         "changed": lambda other, rule, metric: _changed(found, other, rule, COMPARED[metric]),
         "measured": _measured(_runs(found, *NAMES["Tor"])),
-        "liar": lambda column: _cell("vanilla", LIARS, column),
+        "lies": _sentence_on_lies(found),
         "count": lambda rule: len(_runs(found, *NAMES[rule])),
         "networks": max((len(_runs(found, *one)) for one in NAMES.values()), default=0),
         "has_distributions": any(map(times_of, _runs(found, *NAMES["Tor"]))),
@@ -166,12 +209,6 @@ def fields(found: Found) -> dict[str, object]:
 
 
 def plots(found: Found) -> Iterator[Plot]:
-    """Times by rule: of each network, and as distributions over all."""
-    yield from _medians(found)
-    yield from _distributions(found)
-
-
-def _distributions(found: Found) -> Iterator[Plot]:
     """The share of transfers that took so long at most, by rule; a mean of networks' quantiles."""
     panels = {
         "pages, first byte": (WEB, "time_to_first_byte_s"),
@@ -206,41 +243,6 @@ def _distributions(found: Found) -> Iterator[Plot]:
         caption="A line is the mean of the networks' quantiles.",
         figure=figure,
         shows="the medians are in the table of rules",
-    )
-
-
-def _medians(found: Found) -> Iterator[Plot]:
-    """Medians and 95th percentiles of times, by rule and network."""
-    rules = _of_rules(found, NAMES)
-    if not rules:
-        return
-    panels = {
-        "web, first byte": lambda run: run.under_test.time_to_first_byte_s,
-        "web, last byte": lambda run: run.under_test.time_to_last_byte_s,
-    }
-    figure, places = style.grid(1, len(panels), panel_inches=0.4 * len(rules) + 0.4)
-    for number, (title, of) in enumerate(panels.items()):
-        panel = figure.add_subplot(places[0, number])
-        for place, runs in enumerate(rules.values()):
-            for run in runs:
-                tail = of(run)
-                panel.plot([tail.median, tail.p95], [place, place], color="0.6", linewidth=1)
-                panel.plot([tail.median], [place], "o", color=style.COLOURS[0], markersize=5)
-                panel.plot([tail.p95], [place], "|", color=style.COLOURS[1], markersize=9)
-        panel.set_title(title)
-        panel.set_xlabel("seconds")
-        panel.set_xlim(left=0)
-        panel.set_ylim(len(rules) - 0.5, -0.5)
-        panel.set_yticks(range(len(rules)), rules if number == 0 else [""] * len(rules))
-    yield Plot(
-        name="times",
-        title="Times of web clients by rule",
-        caption="A dot is the median in a network, a stroke the 95th percentile.",
-        figure=figure,
-        shows="; ".join(
-            f"{rule}: first byte {mean_cell(FIRST_BYTE.by_seed(runs).values(), 2)} s"
-            for rule, runs in rules.items()
-        ),
     )
 
 
@@ -281,8 +283,10 @@ def _settings(found: Found) -> Table:
             for one in (FIRST_BYTE, BULK_LAST_BYTE)
             for runs in (first, other)
         )
-        rows.append((words, f"{len(other)}", *cells, *_changes(first, other, confidence)))
-    columns = ("web, first byte, s", "with rtt, s", "bulk, last byte, s", "bulk with rtt, s")
+        used = mean_cell(BUSIEST_RELAYS_USE.by_seed(first).values(), 0)
+        rows.append((words, f"{len(other)}", used, *cells, *_changes(first, other, confidence)))
+    times = ("web, first byte, s", "with rtt, s", "bulk, last byte, s", "bulk with rtt, s")
+    columns = ("busiest relay, %", *times)
     return Table("Settings", ("network", "networks", *columns, *COMPARED), tuple(rows))
 
 
@@ -328,28 +332,33 @@ def _runs(found: Found, variant: str, scenario: str) -> Sequence[Run]:
     return max(alike, key=len, default=())
 
 
-def _whole(title: str, columns: dict[str, str]) -> Table:
-    """A row for each rule that `whole-runs.csv` has."""
+def _means(title: str, found: Found, columns: Mapping[str, Metric]) -> Table:
+    """A row for each rule: means over networks."""
     rows = tuple(
-        (rule, *cells)
-        for rule, name in NAMES.items()
-        if {*(cells := [_cell(*name, column) for column in columns.values()])} != {NOTHING}
+        (rule, *(mean_cell(one.by_seed(runs).values(), one.digits) for one in columns.values()))
+        for rule, runs in _of_rules(found, NAMES).items()
     )
     return Table(title, ("rule", *columns), rows)
 
 
-def _cell(variant: str, scenario: str, column: str) -> str:
-    """A cell of the tables of whole runs; "-" if there is none."""
-    for names, *rows in _tables_of_whole_runs():
-        for row in rows:
-            if column in names and row[:2] == [scenario, variant]:
-                return row[names.index(column)]
-    return NOTHING
+def _liars(found: Found) -> Table:
+    """What relays get that lie, the same relays when they don't, and the change."""
+    ones, others = _runs(found, *NAMES["rtt"]), _runs(found, "vanilla", LIARS)
+    if not (ones and others):
+        return Table("Relays that lie", (), ())
+    rows = [
+        (words, *(mean_cell(one.by_seed(runs).values(), 1) for one in OF_LIARS.values()))
+        for words, runs in (("lie", others), ("don't", ones))
+    ]
+    changes = [
+        change_text(change(one.by_seed(ones), one.by_seed(others))) for one in OF_LIARS.values()
+    ]
+    return Table("Relays that lie", ("relays", *OF_LIARS), (*rows, ("change", *changes)))
 
 
-@cache
-def _tables_of_whole_runs() -> list[list[list[str]]]:
-    if not WHOLE.is_file():
-        return []
-    blocks = WHOLE.read_text(encoding="utf-8").split("\n\n")
-    return [list(csv.reader(block.splitlines())) for block in blocks]
+def _sentence_on_lies(found: Found) -> str:
+    """How many more streams relays get that lie."""
+    anywhere = replace(OF_LIARS["anywhere, %"], name="streams with one of these relays")
+    ones, others = _runs(found, *NAMES["rtt"]), _runs(found, "vanilla", LIARS)
+    change_of = change(anywhere.by_seed(ones), anywhere.by_seed(others))
+    return sentence(anywhere, ("honest relays", "relays that lie"), change_of, CONFIDENCE)

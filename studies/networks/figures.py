@@ -66,7 +66,7 @@ COMPARED = {
 }
 
 
-def metrics(_found: Found) -> list[Metric]:
+def metrics() -> list[Metric]:
     """Metrics beside those of all runs."""
     return [BULK_GOODPUT]
 

@@ -109,7 +109,7 @@ class Claim:
         return HOLDS if holds else FAILS if fails else OPEN
 
 
-def metrics(_found: Found) -> list[Metric]:
+def metrics() -> list[Metric]:
     """Metrics beside those of all runs: quantiles of each model's times."""
     return list(_all_metrics())
 

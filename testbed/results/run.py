@@ -4,6 +4,7 @@ Errors name the file that is missing or damaged; nothing is written here.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,9 @@ from testbed.results.summary import (
 from testbed.results.tables import LATER_COLUMNS, SCHEMAS, HasTables
 from testbed.results.values import build_times_ms, clients_of, wire_bytes_per_byte
 from testbed.setup.sources import sha256_of
+
+VALUES = "values.json"
+"""The file with what a study keeps of a run's tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +117,13 @@ class Run(HasTables):
     def is_whole(self) -> bool:
         """Whether it has its tables, and not only its summary."""
         return any((self.directory / f"{name}.parquet").exists() for name in SCHEMAS)
+
+    @cached_property
+    def kept_values(self) -> Mapping[str, float]:
+        """Numbers that take tables which it lacks, by their metrics' keys, if they were kept."""
+        file = self.directory / VALUES
+        values: dict[str, float] = _json(file) if file.is_file() else {}
+        return values
 
     @cached_property
     def under_test(self) -> TrafficSummary:
