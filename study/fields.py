@@ -3,7 +3,6 @@
 Each gives the text that stands on the page. Where runs are missing it is "-", and noted.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +10,7 @@ from analysis.cells import against
 from analysis.metrics import all_metrics
 from analysis.metrics.metric import Metric
 from analysis.runs import Found, Group
-from analysis.statistics import Interval, MeanOverRuns, change, simultaneous_confidence
+from analysis.statistics import MeanOverRuns, change, mean_interval, simultaneous_confidence
 from analysis.table import Table, as_csv, as_markdown
 from analysis.wording import NOTHING, change_text, mean_text, sentence
 from study.origin import every_run
@@ -81,14 +80,30 @@ class Fields:
         shown = Table(table.title, tuple(table.columns[place] for place in places), rows)
         return as_markdown(shown) if rows else NOTHING
 
-    def rows(self, name: str) -> list[dict[str, str]]:
+    def rows(self, name: str, having: str = "") -> list[dict[str, str]]:
         """A table's rows, each with its cells by column; none if there are none.
+
+        Args:
+            having: a text that one of a row's cells has in it; all rows without it.
 
         Raises:
             InputError: there is no such table.
         """
         table = self._known(name)
-        return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        rows = (row for row in table.rows if any(having in cell for cell in row))
+        return [dict(zip(table.columns, row, strict=True)) for row in rows]
+
+    def cell(self, name: str, first: str, column: str) -> str:
+        """A cell of the row with that first cell; "-" without such a row or column.
+
+        Raises:
+            InputError: there is no such table.
+        """
+        table = self._known(name)
+        for row in table.rows:
+            if row[0] == first and column in table.columns:
+                return row[table.columns.index(column)]
+        return NOTHING
 
     def csv(self, name: str) -> str:
         """A link to a table, which goes into a file beside the page.
@@ -141,6 +156,16 @@ class Runs:
         metric = self.fields.metric(key)
         return mean_text(MeanOverRuns.of(metric.by_seed(self.runs).values()), metric.digits)
 
+    def interval(self, key: str) -> str:
+        """A metric's mean over the runs with its 95 % interval: "17.3 (16.1 to 18.5)"."""
+        metric = self.fields.metric(key)
+        values = metric.by_seed(self.runs).values()
+        text = mean_text(MeanOverRuns.of(values), metric.digits + 1).partition(" ±")[0]
+        if not (interval := mean_interval(values)):
+            return text
+        low, high = (f"{bound:.{metric.digits + 1}f}" for bound in interval)
+        return f"{text} ({low} to {high})"
+
     def against(self, first: "Runs") -> "Pair":
         """These runs, compared with others."""
         return Pair(self.fields, first, self)
@@ -177,17 +202,6 @@ class Pair:
         changed = change(before, after, confidence)
         return sentence(metric, (self.first.variant, self.other.variant), changed, confidence)
 
-    def agrees(self, key: str, published: float | None = None, way: str = "less") -> str:
-        """Whether runs agree with what a paper says of the change; see `agreement`.
-
-        Args:
-            published: the paper's change, as a share: -0.2 is 20 % less.
-            way: "less" or "more", where the paper has only a direction.
-        """
-        metric = self.fields.metric(key)
-        changed = change(metric.by_seed(self.first.runs), metric.by_seed(self.other.runs))
-        return agreement(changed.interval if changed else None, published, way)
-
     def times(self, key: str) -> str:
         """How many times the first's mean the other's is."""
         metric = self.fields.metric(key)
@@ -195,46 +209,6 @@ class Pair:
             MeanOverRuns.of(metric.by_seed(one.runs).values()) for one in (self.first, self.other)
         )
         return f"{other.mean / first.mean:.1f}" if first and other and first.mean else NOTHING
-
-
-def agreement(interval: Interval | None, published: float | None, way: str = "less") -> str:
-    """Whether a change is the published one: "reproduced", "differs" or "open".
-
-    It is reproduced if its interval has the published number in it, or, where there is none, lies
-    on the published side of 0. It is open without an interval, and if that has both the published
-    number, or side, and 0 in it.
-
-    Args:
-        interval: of the change, in shares.
-        published, way: as those of `Pair.agrees`.
-    """
-    if interval is None:
-        return "open"
-    low, high = interval
-    if published is None:
-        side = high < 0 if way == "less" else low > 0
-        return "reproduced" if side else "open" if low <= 0 <= high else "differs"
-    if not low <= published <= high:
-        return "differs"
-    return "open" if low < 0 < high and published else "reproduced"
-
-
-_INTERVAL = re.compile(r"\(([-+]?[\d.]+) % to (?:over )?([-+]?[\d.]+) %\)")
-
-
-def told(text: str, published: float | None = None, way: str = "less") -> str:
-    """The same of a table's cell such as "-8.0 % (-12 % to -3.0 %)"; see `agreement`."""
-    found = _INTERVAL.search(text)
-    interval = Interval(float(found[1]) / 100, float(found[2]) / 100) if found else None
-    return agreement(interval, published, way)
-
-
-def together(verdicts: Sequence[str]) -> str:
-    """The verdict on several numbers: what one of them says that isn't reproduced."""
-    for verdict in ("differs", "open"):
-        if verdict in verdicts:
-            return verdict
-    return "reproduced" if verdicts else "open"
 
 
 def span(changes: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """The overview of papers: a row for each of their tables and figures, and whether it comes out.
 
 Which tables and figures a paper has is in studies/papers.toml. The rows are in the studies'
-`shown.toml`; their verdicts and reasons are templates with the fields of the study's page, filled
-with what the study keeps.
+`shown.toml`. Verdicts follow from comparisons of published numbers with what the study keeps
+(`study.verdicts`), except of what isn't measured here.
 """
 
 import re
@@ -13,24 +13,35 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.table import Table, as_markdown
+from study.expressions import filled
 from study.folder import Study, find_study, names
 from study.kept import unpacked
-from study.page import filled, made_of
+from study.page import made_of
 from study.paragraphs import wrapped
+from study.verdicts import DIFFERS, NOT_MADE, OPEN, REPRODUCED, RULES, Compared, together
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import Text, label, read_model, suggestion
 from testbed.batch.batch_file import STUDIES
 
 PAPERS = STUDIES / "papers.toml"
 HEAD = "<!-- `./run.py reference papers` makes this page of shown.toml files and kept runs. -->\n"
-VERDICTS = {
-    "reproduced": "it comes out here, too",
-    "differs": "it comes out otherwise",
-    "open": "runs that were made don't decide it, or none was made",
+TYPED = {
     "not here": "it can't be measured here",
     "no measurement": "it shows nothing that was measured",
 }
+"""The verdicts that a row may state itself."""
+VERDICTS = {
+    REPRODUCED: "it comes out here, too",
+    DIFFERS: "it comes out otherwise",
+    OPEN: "what was measured doesn't decide it",
+    NOT_MADE: "nothing of it was measured",
+    **TYPED,
+}
 """What a row says of a table or figure, and what that means."""
+UNKNOWN_CAUSE = "we don't know why"
+
+Row = tuple[str, str, str, str]
+"""The cells of a row, as Markdown."""
 
 _NUMBERED = re.compile(r"(table|figure)s? (\d+)")
 
@@ -56,9 +67,10 @@ class Paper(BaseModel):
 
 
 class Shown(BaseModel):
-    """A row: what of the paper it is about, what that says, the verdict, and why.
+    """A row: what of the paper it is about, what that says, and what comes out of it.
 
-    `here` and `because` are templates with the fields of the study's page.
+    It has either comparisons, from which its verdict follows, or a verdict of `TYPED`. `numbers`,
+    `because` and `see` are templates with the fields of the study's page.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,8 +78,14 @@ class Shown(BaseModel):
     of: tuple[Text, ...] = Field(min_length=1)
     """Tables, figures or sections: "figure 10", "figure 14a", "section 3"."""
     says: Text
-    here: Text
-    because: Text
+    here: str = ""
+    compared: tuple[Compared, ...] = ()
+    numbers: str = ""
+    """What was measured, beside what was published; shown as soon as there is any of it."""
+    because: str = ""
+    """Why it isn't measured; with comparisons why they differ, shown only if they do."""
+    see: str = ""
+    """Where more of it stands: "[here](../studies/hydra/README.md)"."""
 
     def numbered(self) -> Iterator[str]:
         """The tables and figures among them, without letters of their parts."""
@@ -103,7 +121,7 @@ def overview_markdown() -> str:
     lines = []
     for paper in papers:
         of = [texts[study.name][shown] for study, shown in rows[paper.title]]
-        columns = ("table or figure", "what it says", "here")
+        columns = ("table or figure", "what it says", "here", "by")
         ordered = tuple(sorted(of, key=lambda row: _order(row[0])))
         table = Table(paper.title, columns, ordered)
         lines += [f"## {paper.title}", paper.note, as_markdown(table)]
@@ -153,9 +171,7 @@ def _rows_of(study: Study, titles: Sequence[str]) -> Iterator[tuple[str, Shown]]
         yield content.paper, shown
 
 
-def _filled(
-    study: Study, rows: Mapping[str, Sequence[tuple[Study, Shown]]]
-) -> dict[Shown, tuple[str, str, str]]:
+def _filled(study: Study, rows: Mapping[str, Sequence[tuple[Study, Shown]]]) -> dict[Shown, Row]:
     """The cells of a study's rows, filled with what it keeps."""
     own = [shown for some in rows.values() for its, shown in some if its.name == study.name]
     if not own:
@@ -163,19 +179,47 @@ def _filled(
     kept = unpacked(study) if study.kept.is_file() else nullcontext(Path(study.folder / "none"))
     with kept as folder:
         fields = made_of(study, folder).names
-    place = label(study.shown)
-    cells = {}
-    for shown in own:
-        where = f"{place}: {shown.of[0]}"
-        verdict = " ".join(filled(shown.here, fields, where).split())
-        if verdict not in VERDICTS:
-            raise InputError(f"{where}: here = {verdict!r}: {suggestion(verdict, VERDICTS)}")
-        because = " ".join(filled(shown.because, {**fields, "here": verdict}, where).split())
-        cells[shown] = _named(shown.of), shown.says, f"**{verdict}**: {because}"
-    return cells
+    return {shown: cells_of(shown, fields, f"{label(study.shown)}: {shown.of[0]}") for shown in own}
 
 
-def _opening(texts: Mapping[str, Mapping[Shown, tuple[str, str, str]]]) -> Iterator[str]:
+def cells_of(shown: Shown, fields: Mapping[str, object], place: str) -> Row:
+    """A row's cells, filled; the last says by which rules it is compared."""
+    check_verdict(shown, place)
+    compared = [one for of in shown.compared for one in of.verdicts(fields, place)]
+    verdict = shown.here or together(compared)
+    cause = shown.because or UNKNOWN_CAUSE
+    if shown.compared:
+        shows = [shown.numbers] if verdict != NOT_MADE else []
+        reasons = [*shows, cause] if verdict == DIFFERS else shows
+    else:
+        reasons = [shown.because]
+    text = ": ".join(_line(one, fields, place) for one in (f"**{verdict}**", *reasons) if one)
+    see = f" ({_line(shown.see, fields, place)})" if shown.see else ""
+    rules = dict.fromkeys(one.within for one in shown.compared)
+    return _named(shown.of), shown.says, text + see, ", ".join(rules)
+
+
+def check_verdict(shown: Shown, place: str) -> None:
+    """Check that a row's verdict follows from comparisons, or is one that needs none.
+
+    Raises:
+        InputError: it is typed and may not be, or there are both, or neither.
+    """
+    if shown.here and shown.here not in TYPED:
+        known = suggestion(shown.here, TYPED)
+        raise InputError(f"{place}: here = {shown.here!r}: {known}; others follow from compared")
+    if bool(shown.here) == bool(shown.compared):
+        raise InputError(f"{place}: it needs either compared, or here with one of {[*TYPED]}")
+    if shown.here and not shown.because:
+        raise InputError(f"{place}: here = {shown.here!r} needs a reason: because")
+
+
+def _line(template: str, fields: Mapping[str, object], place: str) -> str:
+    """A template, filled, on one line."""
+    return " ".join(filled(template, fields, place).split())
+
+
+def _opening(texts: Mapping[str, Mapping[Shown, Row]]) -> Iterator[str]:
     """The title, what the words mean, and how many rows have which."""
     verdicts = [row[2].split("**")[1] for cells in texts.values() for row in cells.values()]
     yield "# What of five papers comes out"
@@ -185,6 +229,9 @@ def _opening(texts: Mapping[str, Mapping[Shown, tuple[str, str, str]]]) -> Itera
     )
     rows = tuple((word, str(verdicts.count(word)), means) for word, means in VERDICTS.items())
     yield as_markdown(Table("Verdicts", ("verdict", "rows", "what it means"), rows))
+    yield "Verdicts follow from comparisons, by one of these rules; a row is reproduced if all are:"
+    rules = tuple(RULES.items())
+    yield as_markdown(Table("Rules", ("by", "the published number is reproduced if"), rows=rules))
 
 
 def _named(of: Sequence[str]) -> str:

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import jinja2
-
 import analysis.tables
 from analysis.metrics.metric import Metric
 from analysis.plot import Plot
@@ -19,7 +17,8 @@ from analysis.plugins import modules_in
 from analysis.runs import Found, find_runs
 from analysis.table import Table
 from papers import TABLES
-from study.fields import Fields, span, together, told
+from study.expressions import filled
+from study.fields import Fields, span
 from study.folder import Study
 from study.origin import lacking, origin
 from study.paragraphs import wrapped
@@ -110,10 +109,9 @@ def made_of(study: Study, directory: Path) -> Made:
         "runs": fields.runs,
         "table": fields.table,
         "rows": fields.rows,
+        "cell": fields.cell,
         "csv": fields.csv,
         "span": span,
-        "together": together,
-        "told": told,
         "published": read_toml(study.published) if study.published.is_file() else {},
         "printed": printed,
         "origin": origin(found, printed),
@@ -156,32 +154,6 @@ def _lacking(study: Study, found: Found, printed: AllPrinted) -> str:
 def _metrics(code: ModuleType | None) -> Sequence[Metric]:
     metrics: Callable[[], Sequence[Metric]] | None = getattr(code, "metrics", None)
     return metrics() if metrics else ()
-
-
-def filled(source: str, names: Mapping[str, object], place: str) -> str:
-    """A template, filled.
-
-    Args:
-        place: where it stands, for errors.
-
-    Raises:
-        InputError: it is wrong, or names something that there isn't.
-    """
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    try:
-        return environment.from_string(source).render(names)
-    except jinja2.TemplateSyntaxError as error:
-        raise InputError(f"{place}, line {error.lineno}: {error.message}") from error
-    except (jinja2.UndefinedError, TypeError) as error:
-        raise InputError(f"{place}: {error}") from error
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from error
 
 
 def _tables(found: Found, code: ModuleType | None, made_of: tuple[object, ...]) -> dict[str, Table]:

@@ -12,12 +12,13 @@ import pytest
 from shown import DOCUMENTS, SHELL, blocks, toml_blocks
 
 from commands.reference import PAGES
+from study.overview import ShownFile, check_verdict
 from testbed.asked import keys_page
 from testbed.asked.drawing import draw_scenario
 from testbed.asked.plans import make_plan
 from testbed.asked.scenario import SAMPLED
 from testbed.asked.variant_file import TorrcKeys
-from testbed.basics.toml_file import PROJECT
+from testbed.basics.toml_file import PROJECT, read_model
 from testbed.batch import read_batch
 
 EXAMPLES = PROJECT / "docs" / "examples"
@@ -61,6 +62,9 @@ def test_shown_files_can_be_planned(tmp_path: Path, name: str, text: str) -> Non
             (tmp_path / other_name).write_text(other, encoding="utf-8")
         shutil.copy(EXAMPLES / "no-delay.patch", tmp_path)
         assert read_batch(str(file)).plans
+    elif "shows" in tomllib.loads(text):
+        for row in read_model(file, ShownFile).shows:
+            check_verdict(row, name)
     elif tomllib.loads(text).get("topology") == SAMPLED:
         assert draw_scenario(str(file), 1).scenario == file.stem
     elif "topology" in tomllib.loads(text):

@@ -186,18 +186,8 @@ def tables(found: Found) -> dict[str, Table]:
 
 
 def fields(found: Found) -> dict[str, object]:
-    """The cells of the tables as texts, and what liars got."""
-    made = tables(found)
-
-    def cell(table: str, rule: str, column: str) -> str:
-        of = made[table]
-        for row in of.rows:
-            if row[0] == rule and column in of.columns:
-                return row[of.columns.index(column)]
-        return NOTHING
-
+    """What runs say of rules, as texts, and what liars got."""
     return {
-        "cell": cell,
         "say": lambda rule, other, metric: _sentence(found, other, rule, COMPARED[metric]),
         "changed": lambda other, rule, metric: _changed(found, other, rule, COMPARED[metric]),
         "measured": _measured(_runs(found, *NAMES["Tor"])),

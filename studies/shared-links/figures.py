@@ -10,6 +10,7 @@ from analysis.plot import Plot
 from analysis.runs import Found
 from analysis.table import Table
 from analysis.wording import NOTHING
+from papers.hydra import shared_links
 from study.printed import AllPrinted
 
 SINCE = "Shared links from consensus to consensus"
@@ -37,13 +38,6 @@ def _table(one: dict[str, Any]) -> Table:
 
 def fields(_found: Found, printed: AllPrinted) -> dict[str, object]:
     """Single numbers, as texts: "-" where the command wasn't carried out."""
-    by_name = tables(_found, printed)
-    rows = {name: {row[0]: row for row in table.rows} for name, table in by_name.items()}
-
-    def cell(name: str, row: str, column: str) -> str:
-        if row not in rows[name]:
-            return NOTHING
-        return rows[name][row][by_name[name].columns.index(column)]
 
     def expected(of: str, key: str, digits: int, **wanted: object) -> str:
         for one in printed(of):
@@ -55,7 +49,7 @@ def fields(_found: Found, printed: AllPrinted) -> dict[str, object]:
         return _at_least(printed("expected"), 8, consensus=day, circuits=circuits, **wanted)
 
     return {
-        "cell": cell,
+        "published": shared_links,
         "expected": expected,
         "with_eight": lambda *day, **wanted: _few(with_eight(*day, **wanted)),
         "every": lambda *day, **wanted: _interval(with_eight(*day, **wanted)),
