@@ -18,8 +18,8 @@ from analysis.order import (
     VARIANT_ORDER,
 )
 from testbed.basics.errors import InputError, TestbedError
-from testbed.plan.differences import differences
 from testbed.results import Run, read_run
+from testbed.results.differences import differences
 
 _RUN_FILES = {"summary.json", "manifest.json", "error.txt"}
 

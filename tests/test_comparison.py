@@ -23,7 +23,7 @@ from analysis.metrics.transfers import LOAD_TIME
 from testbed.asked.plans import make_plan
 from testbed.basics.ending import BAD_INPUT, PREMISE_FAILED, VALID
 from testbed.basics.errors import InputError
-from testbed.plan.differences import differences
+from testbed.results.differences import differences
 from testbed.runs import repeats
 
 

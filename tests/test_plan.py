@@ -11,8 +11,8 @@ import pytest
 from testbed.asked.output import check_output, default_output
 from testbed.asked.plans import make_plan
 from testbed.basics.errors import InputError
-from testbed.plan.differences import differences
 from testbed.plan.model import Plan
+from testbed.results.differences import differences
 
 SCENARIO = """
 title = "A network"

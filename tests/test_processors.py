@@ -11,10 +11,10 @@ from commands.__main__ import main
 from testbed.asked.plans import make_plan
 from testbed.basics.errors import InputError
 from testbed.inside.tor.configuration import AuthorityIdentity, TorFiles, torrc
-from testbed.plan.differences import differences
 from testbed.plan.model import Plan
 from testbed.plan.processor import Processor
 from testbed.results.checks.processors import is_as_planned
+from testbed.results.differences import differences
 from testbed.results.processors import busy_processors, processor_summaries
 from testbed.results.tables import SCHEMAS
 from testbed.runs.bootstrapped import bare_plan

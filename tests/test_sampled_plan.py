@@ -19,10 +19,10 @@ from testbed.basics.toml_file import Value
 from testbed.inside.calibration.counting import calibrated_links
 from testbed.inside.traffic.models import MODELS
 from testbed.plan.addresses import MOST_HOSTS, block_of, data_address
-from testbed.plan.differences import differences
 from testbed.plan.model import Plan
 from testbed.plan.network import Shape
 from testbed.results.checks.connections import connections_check, relay_connections, sharing_check
+from testbed.results.differences import differences
 from testbed.results.tables import SCHEMAS
 
 
@@ -112,6 +112,27 @@ def test_seeds_of_one_scenario_are_runs_of_one_group(plan: Plan) -> None:
         "watched is 0, not 5; only_watched is false, not true"
     )
     assert "congestion_control.0" in differing(tcp__congestion_control="bbr")
+    assert "policy.name" in differing(paths__policy="rtt", paths__circuits=3)
+
+
+@pytest.mark.parametrize(
+    ("variant", "changes"),
+    [
+        ("vanilla", {"paths.policy": "rtt", "paths.circuits": 3, "paths.liars": "10 %"}),
+        ("pctcp+some-relays", {}),
+    ],
+)
+def test_what_a_seed_draws_keeps_no_runs_apart(variant: str, changes: dict[str, Value]) -> None:
+    first, other = (
+        make_plan("SmallNetwork", variant, seed=seed, changes=changes).model_dump(mode="json")
+        for seed in (1, 2)
+    )
+    assert differences(first, other, but_seed=True) == ""
+    assert (
+        "policy.liars"
+        in differences(first, {**other, "policy": {**other["policy"], "liars": []}}, but_seed=True)
+        or not changes
+    )
 
 
 def test_shapes_one_after_the_other() -> None:

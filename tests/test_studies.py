@@ -5,6 +5,7 @@ A stand-in replaces the machine.
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from batch_stand_in import ALL, BATCH, IS_INVALID, begun, behave
@@ -23,6 +24,7 @@ from study.printed import read_printed
 from study.times import times_of
 from testbed.basics.ending import PREMISE_FAILED, VALID
 from testbed.plan.model import Plan
+from testbed.results.differences import differences
 from testbed.results.summary import Summary
 
 MOST_WORDS = 1200
@@ -111,6 +113,23 @@ def test_no_study_took_longer_than_it_may(made: tuple[Study, Page, Found]) -> No
         longer = run.summary.duration_s / duration_s[_names(run.summary)]
         took += hours([run]) / max(1.0, longer)
     assert took <= study.keys.most_hours
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names())
+def test_the_seeds_of_each_kind_of_run_are_averaged(name: str) -> None:
+    """Whatever a seed draws, such as relays that lie or have a patch, tells no runs apart."""
+    study = find_study(name)
+    kinds: dict[Path, list[dict[str, Any]]] = {}
+    for folder, plan in study.batch().plans.items() if study.runs else ():
+        kinds.setdefault(folder.parent, []).append(plan.model_dump(mode="json"))
+    apart = {
+        kind: differing
+        for kind, (first, *others) in kinds.items()
+        for other in others
+        if (differing := differences(first, other, but_seed=True))
+    }
+    assert not apart
 
 
 def test_all_studies_together_take_a_night() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars
 
-from testbed.plan.differences import leaves
+from testbed.results.differences import leaves
 from testbed.results.summary import SUMMARY
 
 COST = "cost"

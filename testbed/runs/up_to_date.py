@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from testbed.plan.differences import differences
 from testbed.plan.model import Plan
 from testbed.results import Run
+from testbed.results.differences import differences
 from testbed.results.made_by import FILES, files_sha256, makers, unlike
 from testbed.runs.runner import plan_need
 from testbed.setup import builds, kernel, tor

@@ -58,7 +58,7 @@ def _without_draws(plan: Mapping[str, Any]) -> Mapping[str, Any]:
     """A drawn network's plan reduced to what its scenario says, whatever its seed drew."""
     kinds = Counter(node["kind"] for node in plan["nodes"] if node["kind"] != "router")
     shapes = [link[way] for link in plan["links"] for way in ("there", "back")]
-    watched = plan.get("watched", ())
+    watched, policy, tor = (plan.get(key, {}) for key in ("watched", "policy", "tor"))
     return {
         **plan,
         "nodes": kinds,
@@ -73,7 +73,10 @@ def _without_draws(plan: Mapping[str, Any]) -> Mapping[str, Any]:
         "congestion_control": sorted({*plan["congestion_control"].values()}),
         "watched": len(watched),
         "bandwidth_weights": {},
+        "coordinates": {},
+        "policy": {**policy, "liars": bool(policy.get("liars"))},
         "server_by_client": {},
+        "tor": {**tor, "at_relays": bool(tor.get("at_relays"))},
     }
 
 
