@@ -128,11 +128,13 @@ def test_what_a_seed_draws_keeps_no_runs_apart(variant: str, changes: dict[str, 
         for seed in (1, 2)
     )
     assert differences(first, other, but_seed=True) == ""
-    assert (
-        "policy.liars"
-        in differences(first, {**other, "policy": {**other["policy"], "liars": []}}, but_seed=True)
-        or not changes
-    )
+
+
+def test_runs_with_liars_are_apart_from_those_without() -> None:
+    lying: dict[str, Value] = {"paths.policy": "rtt", "paths.circuits": 3, "paths.liars": "10 %"}
+    first = make_plan("SmallNetwork", "vanilla", changes=lying).model_dump(mode="json")
+    other = {**first, "policy": {**first["policy"], "liars": []}}
+    assert differences(first, other, but_seed=True) == "policy.liars is true, not false"
 
 
 def test_shapes_one_after_the_other() -> None:
