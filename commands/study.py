@@ -57,8 +57,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--missing",
         action="store_true",
-        help="make only what the study doesn't keep: runs that another state of the testbed made"
-        " don't count",
+        help="make only what the study doesn't keep: what its commands printed counts, runs that"
+        " another state of the testbed made don't",
     )
     parser.add_argument(
         "--keep",
@@ -108,11 +108,12 @@ def _carry_out(study: Study, given: argparse.Namespace, messages: Console) -> in
         return VALID
     directory = given.out or Path("results") / study.name
     say(messages, f"{study.name}: {study.keys.question}")
-    with unpacked(study) if given.missing else nullcontext() as kept:
-        if kept and not given.dry_run:
-            take_over_printed(study, kept, directory)
+    with unpacked(study) if given.missing and study.kept.is_file() else nullcontext() as kept:
         if given.dry_run:
-            return _say_costs(study, given, directory, kept, messages)
+            wanted, _ = _without_kept(study, given, kept)
+            return _say_costs(study, given, wanted, directory, messages)
+        if kept:
+            take_over_printed(study, kept, directory)
         carry_out(study.commands, directory, lambda line: say(messages, line))
         # Only now, as commands may have written what runs are planned of.
         return _make_runs(study, given, directory, kept, messages)
@@ -121,12 +122,11 @@ def _carry_out(study: Study, given: argparse.Namespace, messages: Console) -> in
 def _say_costs(
     study: Study,
     given: argparse.Namespace,
+    wanted: batch.Batch,
     directory: Path,
-    kept: Path | None,
     messages: Console,
 ) -> int:
     """Say what would be made."""
-    wanted, _ = _without_kept(study, study.batch(), kept)
     if wanted.plans:
         _batches.print_dry_run(given, wanted, directory, _kept_summaries(study))
     _say_commands(study, directory, messages)
@@ -142,8 +142,8 @@ def _make_runs(
     messages: Console,
 ) -> int:
     """Make the runs and the page; the exit status."""
-    whole = study.batch()
-    wanted, counting = _without_kept(study, whole, kept)
+    all_plans = study.batch().plans
+    wanted, counting = _without_kept(study, given, kept)
     ended = Ended((), {})
     if wanted.plans:
         ended = _batches.make(given, wanted, directory, messages)
@@ -152,27 +152,29 @@ def _make_runs(
         write(directory, None, messages, mixed=given.mixed)
     valid = [one.folder for one in ended.standings if one.run and one.run.summary.valid]
     counting |= {folder.relative_to(directory): folder for folder in valid}
-    runs = {folder: counting[folder] for folder in whole.plans if folder in counting}
+    runs = {folder: counting[folder] for folder in all_plans if folder in counting}
     with only_kept(study, runs, directory) as of:
         page = make_page(study, of)
         _write(page, directory / study.page.name, messages)
         if given.keep:
-            if missing := len(whole.plans) - len(counting):
-                raise InputError(f"--keep: {missing} of {len(whole.plans)} runs don't count")
+            if missing := len(all_plans) - len(counting):
+                raise InputError(f"--keep: {missing} of {len(all_plans)} runs don't count")
             pack(study, of)
             _write(page, study.page, messages)
     return _batches.status(ended)
 
 
 def _without_kept(
-    study: Study, wanted: batch.Batch, kept: Path | None
+    study: Study, given: argparse.Namespace, kept: Path | None
 ) -> tuple[batch.Batch, dict[Path, Path]]:
     """The runs that aren't kept; and where those are that are kept and count, by their folders."""
+    wanted = study.batch()
     if kept is None:
         return wanted, {}
-    standings = batch.look_up(wanted.plans, kept / study.name, whole=False)
+    above = kept / study.name
+    standings = batch.look_up(wanted.plans, above, mixed=given.mixed, whole=False)
     there = {
-        one.folder.relative_to(kept / study.name): one.folder
+        one.folder.relative_to(above): one.folder
         for one in standings
         if one.run and one.run.summary.valid
     }

@@ -263,3 +263,10 @@ def test_a_directory_stream_from_before_is_not_a_stray(made: Made) -> None:
     made.stream("9", "NEW")
     made.stream("9", "SUCCEEDED", "1")
     assert made.circuits.strays == {"1"}
+
+
+def test_a_directory_stream_that_tor_gave_up_is_left_to_tor(made: Made) -> None:
+    made.build("1")
+    made.stream("8", "NEW", purpose="DIR_FETCH")
+    made.stream("8", "DETACHED", purpose=None)
+    assert not made.tor.attached

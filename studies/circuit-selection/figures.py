@@ -112,7 +112,8 @@ def _of_seen(key: str, name: str, digits: int, of: Callable[[Seen], float | None
     def value(run: Run) -> float | None:
         return of(found) if run.is_whole and (found := seen(run)) else None
 
-    return Metric(f"ends.{key}", name, "", digits, "neither", of=value)
+    unit = {"percent": "%", "bit": "bit"}.get(key.rpartition("_")[2], "")
+    return Metric(f"ends.{key}", name, unit, digits, "neither", of=value)
 
 
 def _after_a_quarter(run: Run) -> float | None:
@@ -132,17 +133,24 @@ def _got(position: str, run: Run) -> float | None:
 
 ENDS = {
     "streams": _of_seen("streams", "streams", 0, lambda one: one.streams),
-    "expected, %": _of_seen("expected", "expected", 2, lambda one: 100 * one.expected),
-    "deviation, %": _of_seen("deviation", "deviation", 2, lambda one: 100 * one.deviation),
+    "expected, %": _of_seen("expected_percent", "expected", 2, lambda one: 100 * one.expected),
+    "deviation, %": _of_seen("deviation_percent", "deviation", 2, lambda one: 100 * one.deviation),
     "median of ten draws, %": _of_seen(
-        "median", "median of ten draws", 2, lambda one: 100 * one.median_of_draws
+        "median_percent", "median of ten draws", 2, lambda one: 100 * one.median_of_draws
     ),
-    "mean, %": _of_seen("mean", "mean of ten draws", 2, lambda one: 100 * one.mean_of_draws),
+    "mean, %": _of_seen(
+        "mean_percent", "mean of ten draws", 2, lambda one: 100 * one.mean_of_draws
+    ),
     "clients with any after a quarter, %": Metric(
-        "ends.after_a_quarter", "clients after a quarter", "%", 2, "neither", of=_after_a_quarter
+        "ends.after_a_quarter_percent",
+        "clients after a quarter",
+        "%",
+        2,
+        "neither",
+        of=_after_a_quarter,
     ),
     "in the end, %": _of_seen(
-        "clients", "clients in the end", 2, lambda one: one.clients and 100 * one.clients
+        "clients_percent", "clients in the end", 2, lambda one: one.clients and 100 * one.clients
     ),
     "a client's circuits, bit": _of_seen(
         "circuits_bit", "a client's circuits", 2, lambda one: one.circuits_bit
@@ -156,7 +164,9 @@ RELAYS = {
     "exits, bit": _of_seen("exits_bit", "exits", 2, lambda one: one.exits_bit),
 }
 OF_LIARS = {
-    column: Metric(f"liars.{position}", column, "%", 1, "neither", of=partial(_got, position))
+    column: Metric(
+        f"liars.{position}_percent", column, "%", 1, "neither", of=partial(_got, position)
+    )
     for column, position in {
         "as guard, %": "guard",
         "as middle, %": "middle",

@@ -59,6 +59,7 @@ def _without_draws(plan: Mapping[str, Any]) -> Mapping[str, Any]:
     kinds = Counter(node["kind"] for node in plan["nodes"] if node["kind"] != "router")
     shapes = [link[way] for link in plan["links"] for way in ("there", "back")]
     watched, policy, tor = (plan.get(key, {}) for key in ("watched", "policy", "tor"))
+    # How many relays lie or have a patch differs by seed: they have a share of the weight.
     return {
         **plan,
         "nodes": kinds,

@@ -208,7 +208,8 @@ class PolicyCircuits(ClientCircuits):
         elif event.status == StreamStatus.SUCCEEDED:
             self._answered(event)
         super()._on_stream(event)
-        if event.status == StreamStatus.DETACHED and not self.steady:
+        is_clients = event.id in self._streams
+        if event.status == StreamStatus.DETACHED and is_clients and not self.steady:
             # Tor has given the stream up on this circuit, as no answer came in time.
             with self._lock:
                 if life := self._lives.get(self._chosen.get(event.id, "")):
