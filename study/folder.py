@@ -23,7 +23,7 @@ from testbed.basics.toml_file import (
 from testbed.batch import Batch, read_batch
 from testbed.batch.batch_file import STUDIES, STUDY, BatchFile
 
-ALL_HOURS = 14.0
+ALL_HOURS = 16.0
 """The most hours that all studies of the project may take together, on two cores."""
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
+
+from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.adversaries import Seen, clients_over_time, seen, streams_of
@@ -14,7 +15,7 @@ from analysis.metrics.networks import BUSIEST_RELAYS_USE, RELAYS_USE
 from analysis.metrics.transfers import TIME_TO_FIRST_BYTE, TIME_TO_LAST_BYTE_MEDIAN
 from analysis.plot import Plot
 from analysis.runs import Found
-from analysis.statistics import CONFIDENCE, change, simultaneous_confidence
+from analysis.statistics import change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text, sentence
 from study.times import STEPS, times_of
@@ -25,12 +26,13 @@ WEB, BULK = "page20", "bulk5mib"
 NETWORK = "TwelveRelays"
 _OF_THREE = f"{NETWORK},paths.circuits=3,paths.policy="
 _PROBED = ",paths.round_trips=probe"
+_OF_PROBES = ("rtt", "car", "best-of-two", "c", "c-l", "rtt-l", "l-c", "l-rtt", "rtt-c", "c-rtt")
 _NAMES = {
     "Tor": NETWORK,
     "random": f"{_OF_THREE}random",
     "build-time": f"{_OF_THREE}build-time",
-    "rtt": f"{_OF_THREE}rtt{_PROBED}",
-    "car": f"{_OF_THREE}car{_PROBED}",
+    "l": f"{_OF_THREE}l",
+    **{rule: f"{_OF_THREE}{rule}{_PROBED}" for rule in _OF_PROBES},
     "rtt, of streams": f"{_OF_THREE}rtt",
     "rtt, of handshakes": f"{_OF_THREE}rtt,paths.round_trips=build",
     "rtt, four circuits": f"{NETWORK},paths.circuits=4,paths.policy=rtt{_PROBED}",
@@ -42,7 +44,8 @@ NAMES = {name: ("vanilla", scenario) for name, scenario in _NAMES.items()} | {
 }
 """Variant and scenario by what the page calls them; three circuits unless it says otherwise."""
 TABLES = {
-    "rules": ("Tor", "random", "build-time", "in Tor itself", "rtt", "car"),
+    "rules": ("Tor", "random", "build-time", "in Tor itself", "best-of-two", "rtt", "car"),
+    "paper": ("Tor", "rtt", "c", "l", "rtt-l", "l-rtt", "rtt-c", "c-rtt", "c-l", "l-c"),
     "ways": ("Tor", "rtt", "rtt, of streams", "rtt, of handshakes"),
     "numbers": ("Tor", "rtt, as many as Tor", "rtt", "rtt, four circuits", "rtt, five circuits"),
 }
@@ -55,7 +58,8 @@ SETTINGS = {
     "without entry guards": ",paths.entry_guards=false",
 }
 """What else is in a scenario's name, by what the page calls it."""
-LIARS = f"{NETWORK},paths.circuits=3,paths.liars=10%,paths.policy=rtt{_PROBED}"
+LIED_TO = ("rtt", "best-of-two", "car", "build-time")
+"""The rules that relays lie to in some runs."""
 LYING = 0.1
 """The share of the weight that lies."""
 
@@ -121,14 +125,14 @@ def _after_a_quarter(run: Run) -> float | None:
     return None if share is None else 100 * share
 
 
-def _got(position: str, run: Run) -> float | None:
-    """The share of a run's streams with a relay in a position that lies, or would, in percent."""
+def _with_a_liar(run: Run) -> float | None:
+    """The share of a run's streams with a relay that lies, or would, in percent."""
     if not run.is_whole:
         return None
     weights = {relay.name: relay.weight or 0 for relay in run.plan.of_kind("relay")}
     liars = lying_relays(weights, LYING, run.plan.seed)
     share = share_of((stream.path for stream in streams_of(run)), liars)
-    return 100 * float(getattr(share, position)) if share else None
+    return 100 * share.anywhere if share else None
 
 
 ENDS = {
@@ -157,42 +161,51 @@ ENDS = {
     ),
 }
 """What adversaries at both ends see, by the column of their table."""
+SEEN = (*TABLES["rules"], "rtt, five circuits")
+"""The rules whose relays and adversaries are shown."""
+_CHANGES = ("first byte", "bulk")
+IN_BRIEF = {
+    "rules": ("web, first byte, s", "bulk, last byte, s", *_CHANGES),
+    "settings": ("busiest relay, %", *_CHANGES),
+    "ends": ("median of ten draws, %", "in the end, %"),
+}
+"""The columns of each table that the page shows; all of them are in a file."""
 RELAYS = {
     "mean use, %": RELAYS_USE,
     "busiest relay's, %": BUSIEST_RELAYS_USE,
     "guards, bit": _of_seen("guards_bit", "guards", 2, lambda one: one.guards_bit),
     "exits, bit": _of_seen("exits_bit", "exits", 2, lambda one: one.exits_bit),
 }
-OF_LIARS = {
-    column: Metric(
-        f"liars.{position}_percent", column, "%", 1, "neither", of=partial(_got, position)
-    )
-    for column, position in {
-        "as guard, %": "guard",
-        "as middle, %": "middle",
-        "as exit, %": "exit",
-        "as guard and exit, %": "both_ends",
-        "anywhere, %": "anywhere",
-    }.items()
-}
+WITH_A_LIAR = Metric(
+    *("liars.anywhere_percent", "streams with one of these relays", "%", 1, "neither"),
+    of=_with_a_liar,
+)
 """The share of the streams with a relay that lies, or would if any did."""
 
 
 def metrics() -> list[Metric]:
     """Metrics beside those of all runs."""
-    of_tables = (*ENDS.values(), *RELAYS.values(), *OF_LIARS.values())
+    of_tables = (*ENDS.values(), *RELAYS.values(), WITH_A_LIAR)
     return [FIRST_BYTE, BULK_LAST_BYTE, MADE, USED, *of_tables]
 
 
 def tables(found: Found) -> dict[str, Table]:
     """Times and circuits by rule; and of whole runs what adversaries and relays had."""
-    return {
+    whole = {
         **{name: _rules(found, names) for name, names in TABLES.items()},
         "settings": _settings(found),
         "ends": _means("What is seen at both ends", found, ENDS),
         "relays": _means("Relays", found, RELAYS),
-        "liars": _liars(found),
     }
+    brief = {f"{name}_in_brief": _in_brief(whole[name], IN_BRIEF[name]) for name in IN_BRIEF}
+    return {**whole, **brief, "liars": _liars(found)}
+
+
+def _in_brief(table: Table, columns: Sequence[str]) -> Table:
+    """A table's first column and some others."""
+    places = [0, *map(table.columns.index, columns)] if table.rows else []
+    rows = tuple(tuple(row[place] for place in places) for row in table.rows)
+    return Table(table.title, tuple(table.columns[place] for place in places), rows)
 
 
 def fields(found: Found) -> dict[str, object]:
@@ -201,7 +214,6 @@ def fields(found: Found) -> dict[str, object]:
         "say": lambda rule, other, metric: _sentence(found, other, rule, COMPARED[metric]),
         "changed": lambda other, rule, metric: _changed(found, other, rule, COMPARED[metric]),
         "measured": _measured(_runs(found, *NAMES["Tor"])),
-        "lies": _sentence_on_lies(found),
         "count": lambda rule: len(_runs(found, *NAMES[rule])),
         "networks": max((len(_runs(found, *one)) for one in NAMES.values()), default=0),
         "has_distributions": any(map(times_of, _runs(found, *NAMES["Tor"]))),
@@ -210,15 +222,25 @@ def fields(found: Found) -> dict[str, object]:
 
 def plots(found: Found) -> Iterator[Plot]:
     """The share of transfers that took so long at most, by rule; a mean of networks' quantiles."""
+    for table, name in (("rules", "distributions"), ("paper", "distributions-paper")):
+        rules = [one for one in TABLES[table] if any(map(times_of, _runs(found, *NAMES[one])))]
+        if len(rules) > 1:
+            yield Plot(
+                name=name,
+                title="Distributions of times by rule",
+                caption="A line is the mean of the networks' quantiles.",
+                figure=_distributions(found, rules),
+                shows="the medians are in the table of rules",
+            )
+
+
+def _distributions(found: Found, rules: Sequence[str]) -> Figure:
     panels = {
         "pages, first byte": (WEB, "time_to_first_byte_s"),
         "pages, last byte": (WEB, "time_to_last_byte_s"),
         "bulk, first byte": (BULK, "time_to_first_byte_s"),
         "bulk, last byte": (BULK, "time_to_last_byte_s"),
     }
-    rules = [one for one in TABLES["rules"] if any(map(times_of, _runs(found, *NAMES[one])))]
-    if not rules:
-        return
     looks = style.looks(rules)
     looks = {rule: looks[rule] for rule in rules}
     figure, places = style.grid(2, 2, panel_inches=1.8, row_gap_inches=0.7, names=looks)
@@ -237,13 +259,7 @@ def plots(found: Found) -> Iterator[Plot]:
         panel.set_xlim(left=0)
         panel.set_ylim(0, 1)
     style.name_lines(figure, looks)
-    yield Plot(
-        name="distributions",
-        title="Distributions of times by rule",
-        caption="A line is the mean of the networks' quantiles.",
-        figure=figure,
-        shows="the medians are in the table of rules",
-    )
+    return figure
 
 
 def _of_rules(found: Found, names: Iterable[str]) -> dict[str, Sequence[Run]]:
@@ -336,29 +352,26 @@ def _means(title: str, found: Found, columns: Mapping[str, Metric]) -> Table:
     """A row for each rule: means over networks."""
     rows = tuple(
         (rule, *(mean_cell(one.by_seed(runs).values(), one.digits) for one in columns.values()))
-        for rule, runs in _of_rules(found, NAMES).items()
+        for rule, runs in _of_rules(found, SEEN).items()
     )
     return Table(title, ("rule", *columns), rows)
 
 
+def _with_and_without_liars(found: Found, rule: str) -> tuple[Sequence[Run], Sequence[Run]]:
+    variant, scenario = NAMES[rule]
+    lied_to = scenario.replace("circuits=3,", "circuits=3,paths.liars=10%,")
+    return _runs(found, variant, scenario), _runs(found, variant, lied_to)
+
+
 def _liars(found: Found) -> Table:
-    """What relays get that lie, the same relays when they don't, and the change."""
-    ones, others = _runs(found, *NAMES["rtt"]), _runs(found, "vanilla", LIARS)
-    if not (ones and others):
-        return Table("Relays that lie", (), ())
-    rows = [
-        (words, *(mean_cell(one.by_seed(runs).values(), 1) for one in OF_LIARS.values()))
-        for words, runs in (("lie", others), ("don't", ones))
-    ]
-    changes = [
-        change_text(change(one.by_seed(ones), one.by_seed(others))) for one in OF_LIARS.values()
-    ]
-    return Table("Relays that lie", ("relays", *OF_LIARS), (*rows, ("change", *changes)))
-
-
-def _sentence_on_lies(found: Found) -> str:
-    """How many more streams relays get that lie."""
-    anywhere = replace(OF_LIARS["anywhere, %"], name="streams with one of these relays")
-    ones, others = _runs(found, *NAMES["rtt"]), _runs(found, "vanilla", LIARS)
-    change_of = change(anywhere.by_seed(ones), anywhere.by_seed(others))
-    return sentence(anywhere, ("honest relays", "relays that lie"), change_of, CONFIDENCE)
+    """A row for each rule: what relays get that lie, and the same relays when they don't."""
+    pairs = {rule: _with_and_without_liars(found, rule) for rule in LIED_TO}
+    pairs = {rule: pair for rule, pair in pairs.items() if all(pair)}
+    confidence = simultaneous_confidence(max(1, len(pairs)))
+    rows = []
+    for rule, pair in pairs.items():
+        honest, lying = (WITH_A_LIAR.by_seed(runs) for runs in pair)
+        cells = (mean_cell(one.values(), WITH_A_LIAR.digits) for one in (honest, lying))
+        rows.append((rule, *cells, change_text(change(honest, lying, confidence))))
+    columns = ("rule", "honest, %", "lying, %", "change")
+    return Table("Relays that lie", columns, tuple(rows))
