@@ -9,7 +9,7 @@ from analysis.metrics.networks import ACTIVE_CIRCUITS, of_class
 from analysis.metrics.transfers import CIRCUIT_ROUND_TRIP, THROUGHPUT
 from analysis.statistics import MOST_RUNS, NEARLY_EQUAL, Change, Interval
 from analysis.wording import Quoted, read_sentence, sentence
-from study.folder import find_study
+from study.folder import find_study, names
 from study.page import own_metrics
 from testbed.basics.toml_file import PROJECT
 
@@ -18,9 +18,9 @@ MODELS = ("page", "bulk", "bulk5mib")
 METRICS_BY_NAME = {
     metric.name: metric
     for metric in (
-        *METRICS,
+        *(one for name in names() for one in own_metrics(find_study(name))),
         *(one for model in MODELS for one in of_class(model)),
-        *own_metrics(find_study("circuit-selection")),
+        *METRICS,
     )
 }
 DOCUMENTS = [

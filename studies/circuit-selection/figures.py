@@ -38,6 +38,8 @@ _NAMES = {
     "rtt, four circuits": f"{NETWORK},paths.circuits=4,paths.policy=rtt{_PROBED}",
     "rtt, five circuits": f"{NETWORK},paths.circuits=5,paths.policy=rtt{_PROBED}",
     "rtt, as many as Tor": f"{NETWORK},paths.policy=rtt{_PROBED}",
+    "Tor, no guards": f"{NETWORK},paths.entry_guards=false",
+    "rtt, no guards": f"{_OF_THREE}rtt{_PROBED}".replace("=3,", "=3,paths.entry_guards=false,"),
 }
 NAMES = {name: ("vanilla", scenario) for name, scenario in _NAMES.items()} | {
     "in Tor itself": ("best-circuit(circuits=3)", NETWORK)
@@ -50,6 +52,15 @@ TABLES = {
     "numbers": ("Tor", "rtt, as many as Tor", "rtt", "rtt, four circuits", "rtt, five circuits"),
 }
 """The rows of each table; its intervals hold together."""
+SEEN = (*TABLES["rules"], "rtt, five circuits", "Tor, no guards", "rtt, no guards")
+"""The rows of the tables of relays and of adversaries."""
+_CHANGES = ("first byte", "bulk")
+IN_BRIEF = {
+    "rules": ("web, first byte, s", "bulk, last byte, s", *_CHANGES),
+    "settings": ("busiest relay, %", *_CHANGES),
+    "ends": ("median of ten draws, %", "in the end, %"),
+}
+"""The columns of each table that the page shows; all of them are in a file."""
 SETTINGS = {
     "as above": "",
     "relays with 26 % of their rates": ",network.relay_rates=26%",
@@ -161,15 +172,6 @@ ENDS = {
     ),
 }
 """What adversaries at both ends see, by the column of their table."""
-SEEN = (*TABLES["rules"], "rtt, five circuits")
-"""The rules whose relays and adversaries are shown."""
-_CHANGES = ("first byte", "bulk")
-IN_BRIEF = {
-    "rules": ("web, first byte, s", "bulk, last byte, s", *_CHANGES),
-    "settings": ("busiest relay, %", *_CHANGES),
-    "ends": ("median of ten draws, %", "in the end, %"),
-}
-"""The columns of each table that the page shows; all of them are in a file."""
 RELAYS = {
     "mean use, %": RELAYS_USE,
     "busiest relay's, %": BUSIEST_RELAYS_USE,
@@ -227,14 +229,15 @@ def plots(found: Found) -> Iterator[Plot]:
         if len(rules) > 1:
             yield Plot(
                 name=name,
-                title="Distributions of times by rule",
+                title=f"Distributions of times by rule ({table})",
                 caption="A line is the mean of the networks' quantiles.",
                 figure=_distributions(found, rules),
-                shows="the medians are in the table of rules",
+                shows=f"the medians are in {table}.csv",
             )
 
 
 def _distributions(found: Found, rules: Sequence[str]) -> Figure:
+    """A panel for each traffic model and byte, with a line for each rule."""
     panels = {
         "pages, first byte": (WEB, "time_to_first_byte_s"),
         "pages, last byte": (WEB, "time_to_last_byte_s"),
@@ -358,6 +361,7 @@ def _means(title: str, found: Found, columns: Mapping[str, Metric]) -> Table:
 
 
 def _with_and_without_liars(found: Found, rule: str) -> tuple[Sequence[Run], Sequence[Run]]:
+    """The runs of a rule where relays are honest, and those where a tenth of them lies."""
     variant, scenario = NAMES[rule]
     lied_to = scenario.replace("circuits=3,", "circuits=3,paths.liars=10%,")
     return _runs(found, variant, scenario), _runs(found, variant, lied_to)
