@@ -114,7 +114,8 @@ def _carry_out(study: Study, given: argparse.Namespace, messages: Console) -> in
             return _say_costs(study, given, wanted, directory, messages)
         if kept:
             take_over_printed(study, kept, directory)
-        carry_out(study.commands, directory, lambda line: say(messages, line))
+        at_once = given.cores or batch.all_cores()
+        carry_out(study.commands, directory, lambda line: say(messages, line), at_once)
         # Only now, as commands may have written what runs are planned of.
         return _make_runs(study, given, directory, kept, messages)
 

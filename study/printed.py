@@ -5,16 +5,17 @@ A study names them in `[[commands]]` of its file. Runs are not made here.
 
 import json
 import os
-import resource
 import shlex
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryFile
+from typing import IO, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -169,41 +170,66 @@ def read_printed(wanted: Iterable[CommandKeys], directory: Path) -> AllPrinted:
 
 
 def carry_out(
-    wanted: Iterable[CommandKeys], directory: Path, tell: Callable[[str], None]
+    wanted: Iterable[CommandKeys],
+    directory: Path,
+    tell: Callable[[str], None],
+    at_once: int = 1,
 ) -> AllPrinted:
     """Carry out the commands whose results aren't there, and read those of all.
 
     Args:
         directory: where the study's runs are.
         tell: called with a line before each.
+        at_once: how many commands go on at the same time.
 
     Raises:
-        TestbedError: a command failed.
+        TestbedError: a command failed; the others have been ended.
         InputError: one prints no JSON, or a file can't be written.
     """
     wanted = list(wanted)
     there = read_printed(wanted, directory).by_name
-    for keys in wanted:
-        if keys.name not in there:
-            tell(keys.shown)
-            _write(_file(directory, keys), _carried_out(keys))
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def one(keys: CommandKeys) -> None:
+        tell(keys.shown)
+        _write(_file(directory, keys), _carried_out(keys, begun))
+
+    with ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(one, keys) for keys in wanted if keys.name not in there]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in begun:
+                process.terminate()
+            raise
     return read_printed(wanted, directory)
 
 
-def _carried_out(keys: CommandKeys) -> Printed:
+def _carried_out(keys: CommandKeys, begun: list[subprocess.Popen[bytes]]) -> Printed:
     words = (sys.executable, "-m", "commands", *shlex.split(keys.command), JSON)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(words, cwd=PROJECT, env=os.environ, capture_output=True, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode not in (VALID, PREMISE_FAILED):
-        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    with TemporaryFile() as out, TemporaryFile() as errors:
+        process = subprocess.Popen(words, cwd=PROJECT, stdout=out, stderr=errors)
+        begun.append(process)
+        # Not process.wait(), which doesn't say what this child took.
+        _, status, took = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        printed, complaint = (_text(file) for file in (out, errors))
+    if process.returncode not in (VALID, PREMISE_FAILED):
+        lines = complaint.strip().splitlines() or [f"exit status {process.returncode}"]
         raise TestbedError(f"{keys.shown}: {lines[-1]}")
     try:
-        results = json.loads(done.stdout)
+        results = json.loads(printed)
     except ValueError as error:
         raise InputError(f"{keys.shown} {JSON} prints no JSON: {error}") from error
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Printed(keys.command, project()["commit"], round(seconds, 1), results)
+    processor_s = took.ru_utime + took.ru_stime
+    return Printed(keys.command, project()["commit"], round(processor_s, 1), results)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def _write(file: Path, printed: Printed) -> None:

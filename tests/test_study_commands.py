@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from command_line import refused, status_of
 
-from study.printed import CommandKeys, Printed, read_printed
+from study.printed import CommandKeys, Printed, carry_out, read_printed
 from testbed.basics.ending import BAD_INPUT, FAILED, VALID
+from testbed.basics.errors import TestbedError
 
 OF_COMMANDS = """title = "Shared links"
 
@@ -24,6 +25,22 @@ PAGE_OF_COMMANDS = """{% for one in printed("links") %}
 {{ one.circuits }} circuits, {{ "%.1f" | format(one.all_percent_mean) }} %
 {% endfor %}
 {{ origin }}
+"""
+
+
+WAITING_FOR_EACH_OTHER = """
+import json, sys, time
+from pathlib import Path
+_, _, own, other, _ = sys.argv
+Path(own).touch()
+while not Path(other).exists():
+    time.sleep(0.01)
+if own == "fails":
+    sys.exit("no such pair")
+until = time.process_time() + (0.5 if own == "busy" else 0)
+while time.process_time() < until:
+    pass
+print(json.dumps([own]))
 """
 
 
@@ -97,6 +114,30 @@ def test_a_bad_command(
     file = of_commands / "study.toml"
     file.write_text(OF_COMMANDS.replace(right, wrong), encoding="utf-8")
     assert advice in refused(["study", "./links"], monkeypatch, capsys)
+
+
+def test_commands_go_on_at_the_same_time_and_each_has_its_own_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for the other to begin, so that one after the other they would never end."""
+    (tmp_path / "commands.py").write_text(WAITING_FOR_EACH_OTHER, encoding="utf-8")
+    monkeypatch.setattr("study.printed.PROJECT", tmp_path)
+    wanted = CommandKeys(name="pair", command="pair", each=(("busy idle", "idle busy"),)).calls
+    printed = carry_out(wanted, tmp_path / "results", lambda _line: None, at_once=2)
+    busy, idle = printed.each("pair")
+    assert (busy.results, idle.results) == (["busy"], ["idle"])
+    assert busy.processor_s >= idle.processor_s + 0.3
+
+
+def test_the_other_commands_end_with_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "commands.py").write_text(WAITING_FOR_EACH_OTHER, encoding="utf-8")
+    monkeypatch.setattr("study.printed.PROJECT", tmp_path)
+    wanted = CommandKeys(name="pair", command="pair", each=(("fails x", "x never"),)).calls
+    with pytest.raises(TestbedError, match="pair fails x: no such pair"):
+        carry_out(wanted, tmp_path / "results", lambda _line: None, at_once=2)
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize(
