@@ -77,6 +77,7 @@ def costs_plot(costs: Sequence[Costs]) -> Plot:
     figure, places = style.grid(
         2, 2, panel_inches=1.7, row_gap_inches=0.55, names=programs, titles=list(FIGURES.values())
     )
+    places.update(left=0.07, wspace=0.17)  # each panel has numbers of its own along y
     for number, title in enumerate(FIGURES.values()):
         panel = figure.add_subplot(places[number // 2, number % 2])
         for program in programs:
