@@ -272,7 +272,7 @@ def _rates(printed: AllPrinted) -> Table:
         of_paper = PUBLISHED["true_mbit_per_s"][key]
         cells = (_shares(one.after(seconds) for one in ones) for seconds in SECONDS)
         results = mean_cell((one.mbit_per_s for one in ones), 1)
-        rows.append((key, f"{of_paper:g}", f"{ones[0].true_mbit_per_s:g}", results, *cells))
+        rows.append((key, f"{of_paper:g}", f"{ones[0].true_mbit_per_s:.3g}", results, *cells))
     columns = ("limit, Mbit/s", "paper: true", "true", "measured in 30 s")
     lengths = (f"of true in {seconds} s" for seconds in SECONDS)
     return Table("A relay's rate", (*columns, *lengths), tuple(rows))
@@ -286,8 +286,10 @@ def _multipliers(printed: AllPrinted) -> Table:
             measurements(printed, "multipliers"), r"--factor ([\d.]+)"
         ).items()
     ]
-    usual = by_words(measurements(printed, "sockets"), r"(118ms --sockets 160)").values()
-    rows += [("2.25", _shares(one.after(10) for one in ones)) for ones in usual]
+    usual = by_words(measurements(printed, "sockets"), r"(118ms --sockets 160)")
+    rows += [
+        ("2.25", _shares(one.after(10) for one in ones)) for words, ones in usual.items() if words
+    ]
     return Table("The multiplier m", ("m", "of true in 10 s"), tuple(sorted(rows)))
 
 
