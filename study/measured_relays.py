@@ -70,10 +70,14 @@ def measurements(printed: AllPrinted, name: str) -> list[Measurement]:
 def by_words(
     found: Iterable[Measurement], pattern: str
 ) -> dict[tuple[str, ...], list[Measurement]]:
-    """Measurements by what a pattern finds in their commands; those of few seeds are left out."""
+    """Measurements by what a pattern finds in their commands.
+
+    Those are left out in which it finds nothing, and those of few seeds.
+    """
     groups: dict[tuple[str, ...], list[Measurement]] = {}
     for one in found:
-        groups.setdefault(one.values(pattern), []).append(one)
+        if values := one.values(pattern):
+            groups.setdefault(values, []).append(one)
     return {
         key: ones
         for key, ones in groups.items()

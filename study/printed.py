@@ -173,7 +173,7 @@ def carry_out(
     wanted: Iterable[CommandKeys],
     directory: Path,
     tell: Callable[[str], None],
-    at_once: int = 1,
+    at_once: int,
 ) -> AllPrinted:
     """Carry out the commands whose results aren't there, and read those of all.
 

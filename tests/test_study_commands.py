@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import refused, status_of
 
-from study.printed import CommandKeys, Printed, carry_out, read_printed
+from study.printed import AllPrinted, CommandKeys, Printed, carry_out, read_printed
 from testbed.basics.ending import BAD_INPUT, FAILED, VALID
 from testbed.basics.errors import TestbedError
 
@@ -116,28 +116,32 @@ def test_a_bad_command(
     assert advice in refused(["study", "./links"], monkeypatch, capsys)
 
 
-def test_commands_go_on_at_the_same_time_and_each_has_its_own_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each waits for the other to begin, so that one after the other they would never end."""
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one command, which waits until another with other words has begun."""
     (tmp_path / "commands.py").write_text(WAITING_FOR_EACH_OTHER, encoding="utf-8")
     monkeypatch.setattr("study.printed.PROJECT", tmp_path)
-    wanted = CommandKeys(name="pair", command="pair", each=(("busy idle", "idle busy"),)).calls
-    printed = carry_out(wanted, tmp_path / "results", lambda _line: None, at_once=2)
+    return tmp_path
+
+
+def carried_out(project: Path, *words: str) -> AllPrinted:
+    """What the project's command prints with some words and with others, both at once."""
+    wanted = CommandKeys(name="pair", command="pair", each=(words,)).calls
+    return carry_out(wanted, project / "results", lambda _line: None, at_once=2)
+
+
+def test_commands_go_on_at_the_same_time_and_each_has_its_own_time(project: Path) -> None:
+    """One after the other they would never end."""
+    printed = carried_out(project, "busy idle", "idle busy")
     busy, idle = printed.each("pair")
     assert (busy.results, idle.results) == (["busy"], ["idle"])
     assert busy.processor_s >= idle.processor_s + 0.3
 
 
-def test_the_other_commands_end_with_one_that_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "commands.py").write_text(WAITING_FOR_EACH_OTHER, encoding="utf-8")
-    monkeypatch.setattr("study.printed.PROJECT", tmp_path)
-    wanted = CommandKeys(name="pair", command="pair", each=(("fails x", "x never"),)).calls
+def test_the_other_commands_end_with_one_that_fails(project: Path) -> None:
     with pytest.raises(TestbedError, match="pair fails x: no such pair"):
-        carry_out(wanted, tmp_path / "results", lambda _line: None, at_once=2)
-    assert not (tmp_path / "results").exists()
+        carried_out(project, "fails x", "x never")
+    assert not (project / "results").exists()
 
 
 @pytest.mark.parametrize(

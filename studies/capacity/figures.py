@@ -286,17 +286,15 @@ def _multipliers(printed: AllPrinted) -> Table:
             measurements(printed, "multipliers"), r"--factor ([\d.]+)"
         ).items()
     ]
-    usual = by_words(measurements(printed, "sockets"), r"(118ms --sockets 160)")
-    rows += [
-        ("2.25", _shares(one.after(10) for one in ones)) for words, ones in usual.items() if words
-    ]
+    usual = by_words(measurements(printed, "sockets"), r"(118ms --sockets 160)").values()
+    rows += [("2.25", _shares(one.after(10) for one in ones)) for ones in usual]
     return Table("The multiplier m", ("m", "of true in 10 s"), tuple(sorted(rows)))
 
 
 def _sockets(printed: AllPrinted) -> Table:
     """Results by the number of sockets, and by the round trip."""
     by_case = by_words(measurements(printed, "sockets"), r"places/(\d+)ms --sockets (\d+)")
-    trips, counts = (sorted({int(case[place]) for case in by_case if case}) for place in (0, 1))
+    trips, counts = (sorted({int(case[place]) for case in by_case}) for place in (0, 1))
     rows = tuple(
         (
             str(count),
