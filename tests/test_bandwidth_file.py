@@ -11,6 +11,7 @@ from testbed.asked.drawing import draw_scenario
 from testbed.asked.plans import make_plan
 from testbed.basics.errors import InputError
 from testbed.network.bandwidth_file import (
+    UNMEASURED_WEIGHT,
     BandwidthFile,
     MeasuredRelay,
     bandwidth_file_text,
@@ -117,6 +118,12 @@ def test_relays_have_the_files_weights_and_their_drawn_rates(tmp_path: Path) -> 
     assert measured.bandwidth_weights == bandwidth_weights(Totals(**by_class))
 
 
+def test_a_relay_that_nobody_measured_has_what_authorities_let_it_have(tmp_path: Path) -> None:
+    measured = draw(tmp_path, written(tmp_path, 4000, 300, 1))
+    weights = [one.weight for one in measured.network.of_kind("relay")]
+    assert weights == [4000, 300, 1, UNMEASURED_WEIGHT]
+
+
 def test_a_plan_says_that_its_weights_were_measured(tmp_path: Path) -> None:
     draw(tmp_path)
     scenario = str(tmp_path / "mine.toml")
@@ -133,8 +140,6 @@ def test_a_plan_says_that_its_weights_were_measured(tmp_path: Path) -> None:
     ("weights", "header", "seed", "expected"),
     [
         ((), "", 1, "weights-1.v3bw: the bandwidth file has no relay"),
-        ((4, 3, 2), "", 1, "weights-1.v3bw has no weight for relay4 of the network's relays"),
-        ((4, 3), "", 1, "weights-1.v3bw has no weight for relay3 and 1 more of the network's"),
         ((4, 3, 2, 1), "seed=7", 1, "is of the network that the seed 7 draws, not 1: take"),
         ((4, 3, 2, 1), "", 2, "weights-2.v3bw: No such file"),
     ],

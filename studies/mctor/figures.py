@@ -37,6 +37,8 @@ OTHERS = 4
 FILES = "mctor-files"
 DOWNLOADS = ("mctor-video", FILES)
 """The loads that FullLink's streams compete with."""
+STREAMS = {"mctor-video": 6, FILES: 5}
+"""A load's own streams (docs/measurements.md, "Loads")."""
 
 COMPARISONS = (
     ("five in turn against one", (PATH, ONE), (PATH, FIVE), ("five_against_one", "uniform"), "-"),
@@ -93,8 +95,11 @@ def tables(found: Found) -> dict[str, Table]:
             "Shares of a full link",
             (
                 "circuits",
-                "by counting",
-                *(LOADS[load] for load in DOWNLOADS),
+                *(
+                    name
+                    for load in DOWNLOADS
+                    for name in (LOADS[load], f"{LOADS[load]}, by counting")
+                ),
                 "files, idle link",
                 "four streams, MB/s",
             ),
@@ -162,9 +167,12 @@ def _share_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
             )
             alone = variant == ONE or cell == NOTHING
             cells.append(cell if alone else f"{cell}: {changed}")
+            if scenario == FULL:
+                cells.append(
+                    f"{100 * _counted(connections, load):+.0f} %" if not alone else NOTHING
+                )
         left = [_of_others(run) for run in runs.of(FULL, variant, FILES)]
-        counted = f"{100 * _counted(connections):+.0f} %" if connections > 1 else "0 %"
-        yield CIRCUITS[variant], counted, *cells, mean_cell(left, 2)
+        yield CIRCUITS[variant], *cells, mean_cell(left, 2)
 
 
 def _shares_compared() -> int:
@@ -172,15 +180,20 @@ def _shares_compared() -> int:
     return len(DOWNLOADS) * (len(SHARING) - 1) + 1
 
 
-def _counted(connections: int) -> float:
-    """The change of a load's time if each connection had an equal share of the link."""
-    alone, several = 1 / (1 + OTHERS), connections / (connections + OTHERS)
-    return alone / several - 1
+def _counted(connections: int, load: str) -> float:
+    """The change of a load's time if each connection had an equal share of the link.
+
+    Its streams go to the connections in turn; those that get one more than others end it alone.
+    """
+    each, more = divmod(STREAMS[load], connections)
+    several = each * (connections + OTHERS) + (more + OTHERS if more else 0)
+    alone = STREAMS[load] * (1 + OTHERS)
+    return several / alone - 1
 
 
 def _sharing(runs: Runs, load: str) -> str:
     """A sentence on whether five connections have five shares, by the interval of the change."""
-    name, counted = LOADS[load], _counted(SHARING[FIVE])
+    name, counted = LOADS[load], _counted(SHARING[FIVE], load)
     times = (runs.by_seed(LOAD_TIME, FULL, variant, load) for variant in (ONE, FIVE))
     changed = change(*times, simultaneous_confidence(len(DOWNLOADS)))
     if changed is None:
@@ -222,7 +235,7 @@ def fields(found: Found) -> dict[str, object]:
     }
     single = "All of it is of one seed, and so an example: nothing here is decided."
     return {
-        "shares_counted": _counted(SHARING[FIVE]),
+        "shares_counted": lambda load: _counted(SHARING[FIVE], load),
         "sharing": " ".join(_sharing(runs, load) for load in DOWNLOADS),
         "only_one_seed": single if len(seeds) < 2 else "",
         "apart": lambda variant: shown(apart(variant)),

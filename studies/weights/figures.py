@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from analysis.cells import mean_cell
@@ -13,6 +14,7 @@ from analysis.wording import NOTHING, change_text
 from flashflow.errors import capacity_error, weight_error, weight_ratios
 from study.printed import AllPrinted, Printed
 from testbed.basics.toml_file import PROJECT, read_toml
+from testbed.network.bandwidth_file import UNMEASURED_WEIGHT
 from testbed.results import Run
 from testbed.results.summary import TrafficSummary
 
@@ -22,6 +24,9 @@ LOADS = {200: "100 %", 230: "115 %", 260: "130 %"}
 """Loads by numbers of clients."""
 
 MODELS = {"page": "320 KiB", "bulk5mib": "5 MiB"}
+FAR_BELOW = 0.89
+"""A relay's result as a share of what it carries: 95 % of the paper's are within 11 %."""
+LAST_SECONDS = 3
 LEAST_SEEDS = 3
 """What fewer seeds showed stands in no row."""
 
@@ -65,7 +70,11 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
     ratios = [one for of in printed.each("torflow") for one in _weights(of)[1]]
     low = sum(ratio < 1 for ratio in ratios)
     made = tables(found, printed)
+    measured = [one for of in printed.each("flashflow") for one in of.results]
     return {
+        "measured": len(measured),
+        "far_below": _far_below(measured, 0),
+        "far_below_at_the_end": _far_below(measured, -LAST_SECONDS),
         "underweighted": f"{100 * low / len(ratios):.0f} %" if ratios else NOTHING,
         "there": lambda name: bool(made[name].rows),
     }
@@ -76,12 +85,19 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
 
 def _weights(of: Printed) -> tuple[tuple[float, float], Sequence[float]]:
     """A network's errors of capacity and weights in percent, and each relay's weight ratio."""
-    known = [one for one in of.results if _weight(one)]
-    true = [one["true_bit_per_s"] for one in known]
-    estimated = [one.get("observed_bit_per_s", one.get("bit_per_s")) for one in known]
-    weights = [one.get("weight") or one["bit_per_s"] for one in known]
+    true = [one["true_bit_per_s"] for one in of.results]
+    estimated = [one.get("observed_bit_per_s", one.get("bit_per_s")) for one in of.results]
+    weights = [_weight(one) for one in of.results]
     errors = 100 * capacity_error(estimated, true), 100 * weight_error(weights, true)
     return errors, weight_ratios(weights, true)
+
+
+def _far_below(measured: Sequence[Mapping[str, Any]], first_second: int) -> int:
+    """How many relays' median from a second on is far below what they carry."""
+    return sum(
+        median(one["seconds_bit_per_s"][first_second:]) < FAR_BELOW * one["true_bit_per_s"]
+        for one in measured
+    )
 
 
 def _errors(printed: AllPrinted) -> Table:
@@ -100,10 +116,11 @@ def _errors(printed: AllPrinted) -> Table:
 
 
 def _weight(relay: Mapping[str, Any]) -> int:
-    """A relay's weight in the bandwidth file; 0 for one that isn't in it."""
-    if "weight" in relay:
-        return relay["weight"] or 0
-    return max(round(relay["bit_per_s"] / 8000), 1) if relay["bit_per_s"] else 0
+    """A relay's weight, by the bandwidth file or as one that wasn't measured, in kB/s."""
+    weight = relay.get("weight")
+    if (bit_per_s := relay.get("bit_per_s")) is not None:
+        weight = max(round(bit_per_s / 8000), 1)
+    return UNMEASURED_WEIGHT if weight is None else weight
 
 
 # Figure 9.

@@ -16,6 +16,9 @@ VERSION = "1.4.0"
 SEED = "seed"
 """The header's key that says for which seed's network a file was made; others than this testbed's
 files lack it."""
+UNMEASURED_WEIGHT = 20
+"""What a relay has that isn't in the file, in kB/s: the most that authorities let one have that
+nobody measured (dir-spec, maxunmeasuredbw)."""
 
 _HEADER_END = (b"=====", b"====")
 _TIME = re.compile(rb"\d+")
@@ -171,12 +174,14 @@ def stand_in_fingerprint(seed: int, nickname: str) -> str:
 def weights_for(file: BandwidthFile, relays: Iterable[str], seed: int, name: str) -> dict[str, int]:
     """The weights of a drawn network's relays, which a file names by their nicknames.
 
+    Those that it doesn't name have `UNMEASURED_WEIGHT`.
+
     Args:
         seed: the network's.
         name: the file's, for errors.
 
     Raises:
-        InputError: the file names none of them, or not all, or was made for another seed.
+        InputError: the file names none of them, or was made for another seed.
     """
     if file.header.get(SEED, str(seed)) != str(seed):
         raise InputError(
@@ -184,13 +189,12 @@ def weights_for(file: BandwidthFile, relays: Iterable[str], seed: int, name: str
             f" that seed, or a file for each (… {{seed}} …)"
         )
     measured, wanted = file.by_nickname(), list(relays)
-    missing = [relay for relay in wanted if relay not in measured]
-    if len(missing) == len(wanted):
+    if not any(relay in measured for relay in wanted):
         raise InputError(
             f"{name} names no relay of the network, which has {wanted[0]} to {wanted[-1]}: write"
             f" nick={wanted[0]} beside its bw"
         )
-    if missing:
-        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InputError(f"{name} has no weight for {missing[0]}{others} of the network's relays")
-    return {relay: measured[relay].weight for relay in wanted}
+    return {
+        relay: measured[relay].weight if relay in measured else UNMEASURED_WEIGHT
+        for relay in wanted
+    }
