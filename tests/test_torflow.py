@@ -159,7 +159,11 @@ def test_the_study_has_errors_over_networks() -> None:
     assert spec.loader
     figures = module_from_spec(spec)
     spec.loader.exec_module(figures)
-    by_flashflow = [{**HIGH, "bit_per_s": 54e6}, {**LOW, "bit_per_s": 36e6}]
+    slow_start = [2e6] * 6 + [36e6] * 4
+    by_flashflow = [
+        {**HIGH, "bit_per_s": 54e6, "seconds_bit_per_s": [54e6] * 10},
+        {**LOW, "bit_per_s": 36e6, "seconds_bit_per_s": slow_start},
+    ]
     by_torflow = [
         {**HIGH, "observed_bit_per_s": 20e6, "weight": 3},
         {**LOW, "observed_bit_per_s": 30e6, "weight": 7},
@@ -181,7 +185,9 @@ def test_the_study_has_errors_over_networks() -> None:
         ("TorFlow", "weight", "29", "30.0 ± 0.0"),
     )
     assert not made["clients"].rows
-    assert figures.fields(Found({}, []), printed)["underweighted"] == "50 %"
+    fields = figures.fields(Found({}, []), printed)
+    assert fields["underweighted"] == "50 %"
+    assert (fields["far_below"], fields["far_below_at_the_end"]) == (3, 0)
 
 
 @pytest.mark.experiment

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from math import inf
+from statistics import fmean
 
 from analysis.cells import mean_cell
 from analysis.metrics.metric import Metric
@@ -24,8 +25,9 @@ LEAST_RUNS = 2
 
 PUBLISHED = read_toml(PROJECT / "studies" / "capacity" / "published.toml")
 SCENARIOS = ("NoDropping", "SharedDropping")
-PROCESSORS = ("50 Mbit/s", "100 Mbit/s", "400 Mbit/s", "free")
-AT = {"free": "if relays take no time"}
+FREE = "free"
+PROCESSORS = ("50 Mbit/s", "100 Mbit/s", "400 Mbit/s", FREE)
+AT = {FREE: "if relays take no time"}
 VARIANTS = ("vanilla", "pctls", "vanilla-vegas", "pctcp", "mctor-3")
 COUNTING = {"scheduler-runs": "vanilla", "pctls+scheduler-runs": "pctls"}
 """The variants that count their schedulers' runs, and what they are besides."""
@@ -77,19 +79,18 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
     slow_relays = [
         run.summary.transfers
         for (_, processor, _), runs in _groups(found, least=1).items()
-        if processor != "free"
+        if processor != FREE
         for run in runs
     ]
-    gains = {row[:2]: row[5] for row in _gains(found).rows}
-    by_rate = by_words(measurements(printed, "rates"), r"processor=(\d+)")
-    errors = {int(rate): [one.error_percent for one in ones] for (rate,), ones in by_rate.items()}
+    gains = {row[:2]: row[4] for row in _gains(found).rows}
+    alone = [*measurements(printed, "rates")]
     made = tables(found, printed)
     return {
         "host": read_toml(PROJECT / "studies" / "capacity" / "host.toml"),
         "there": lambda name: bool(made[name].rows),
         "changes": lambda scenario: _listed(
             f"{gains[scenario, one]} {AT.get(one, f'at {one}')}"
-            for one in reversed(PROCESSORS)
+            for one in (FREE, PROCESSORS[0])
             if (scenario, one) in gains
         ),
         "seconds": _listed(sorted({f"{run.summary.duration_s:g}" for run in _compared(found)})),
@@ -97,9 +98,8 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
             "completed": sum(one.completed for one in slow_relays),
             "failed": sum(one.failed for one in slow_relays),
         },
-        "errors": ", ".join(
-            f"{_range(some)} at {rate} Mbit/s" for rate, some in sorted(errors.items())
-        ),
+        "errors": _range(one.error_percent for one in alone) if alone else "",
+        "multipliers": _listed(row[0] for row in made["multipliers"].rows),
         "least_multiplier": _least_multiplier(made["multipliers"]),
         "false_report_gain": liars(PAPER)[0].value,
     }
@@ -143,7 +143,7 @@ def _scenario(group: Group) -> tuple[str, str]:
     if "per_call" in changes:
         return name, "a host's"
     rate = re.search(r"processor=(\d+)", changes)
-    return name, f"{rate.group(1)} Mbit/s" if rate else "free"
+    return name, f"{rate.group(1)} Mbit/s" if rate else FREE
 
 
 def _gains(found: Found) -> Table:
@@ -162,20 +162,25 @@ def _gains(found: Found) -> Table:
     rows = tuple(
         (
             *names,
-            str(min(map(len, pair))),
             *(mean_cell(THROUGHPUT.by_seed(runs).values(), THROUGHPUT.digits) for runs in pair),
             change_text(
                 change(THROUGHPUT.by_seed(pair[0]), THROUGHPUT.by_seed(pair[1]), confidence)
             ),
-            *(mean_cell(BUSIEST.by_seed(runs).values(), BUSIEST.digits) for runs in pair),
+            *map(_busy, pair),
         )
         for names, pair in pairs.items()
     )
     columns = (
-        *("scenario", "relays", "runs", "vanilla, MB/s", "pctls, MB/s", "pctls against vanilla"),
+        *("scenario", "relays", "vanilla, MB/s", "pctls, MB/s", "pctls against vanilla"),
         *("vanilla: busiest, %", "pctls: busiest, %"),
     )
     return Table("What pctls changes where relays are slow", columns, rows)
+
+
+def _busy(runs: Sequence[Run]) -> str:
+    """The mean share of the busiest relays, in percent; they hardly vary."""
+    known = [*BUSIEST.by_seed(runs).values()]
+    return f"{fmean(known):.0f}" if known else NOTHING
 
 
 def _processors(found: Found) -> Table:
@@ -209,7 +214,7 @@ def _this_host(found: Found) -> Table:
     for one in published:
         names = one["scenario"], one["variant"]
         runs = groups.get((names[0], "a host's", names[1]), ())
-        free = groups.get((names[0], "free", names[1]), ())
+        free = groups.get((names[0], FREE, names[1]), ())
         if runs:
             of_paper = one["throughput_mb_per_s"]
             rows.append(
@@ -218,10 +223,9 @@ def _this_host(found: Found) -> Table:
                     f"{of_paper['mean']:.2f} ± {of_paper['deviation']:.2f}",
                     mean_cell(THROUGHPUT.by_seed(free).values(), THROUGHPUT.digits),
                     mean_cell(THROUGHPUT.by_seed(runs).values(), THROUGHPUT.digits),
-                    mean_cell(BUSIEST.by_seed(runs).values(), BUSIEST.digits),
                 )
             )
-    columns = ("scenario", "variant", "paper, MB/s", "free", "a host's", "busiest, %")
+    columns = ("scenario", "variant", "paper, MB/s", "free", "a host's")
     return Table("With a host's costs", columns, tuple(rows))
 
 
@@ -231,23 +235,24 @@ def _scheduler(found: Found) -> Table:
     groups = _groups(found)
     for variant in COUNTING:
         for processor in PROCESSORS:
-            runs = groups.get(("NoDropping", processor, variant), ())
-            intervals = [
-                {one.relay: one.scheduler_interval_ms for one in run.summary.relays} for run in runs
-            ]
-            cells = (
-                mean_cell([one[relay] or 0 for one in intervals], 1)
-                for relay in ("middle1", "guard1", "exit1")
-            )
-            if runs:
-                name = COUNTING[variant]
-                busy = mean_cell(BUSIEST.by_seed(runs).values(), BUSIEST.digits)
-                rows.append((name, processor, str(len(runs)), busy, *cells))
+            if runs := groups.get(("NoDropping", processor, variant)):
+                intervals = (_interval_ms(runs, one) for one in ("middle1", "guard1", "exit1"))
+                rows.append((COUNTING[variant], processor, str(len(runs)), _busy(runs), *intervals))
     columns = (
         *("variant", "relays", "runs", "middle busy, %"),
         *("middle, ms", "a guard, ms", "exit, ms"),
     )
     return Table("The scheduler's mean interval", columns, tuple(rows))
+
+
+def _interval_ms(runs: Sequence[Run], relay: str) -> str:
+    intervals = [
+        one.scheduler_interval_ms or 0
+        for run in runs
+        for one in run.summary.relays
+        if one.relay == relay
+    ]
+    return mean_cell(intervals, 1)
 
 
 # Relays that are measured.
@@ -268,12 +273,11 @@ def _rates(printed: AllPrinted) -> Table:
     """Results of 10, 20 and 30 s at each rate."""
     rows = []
     for (limit,), ones in by_words(measurements(printed, "rates"), r"processor=(\d+)").items():
-        key = limit if limit in PUBLISHED["true_mbit_per_s"] else "none"
-        of_paper = PUBLISHED["true_mbit_per_s"][key]
+        of_paper = PUBLISHED["true_mbit_per_s"]
         cells = (_shares(one.after(seconds) for one in ones) for seconds in SECONDS)
-        results = mean_cell((one.mbit_per_s for one in ones), 1)
-        rows.append((key, f"{of_paper:g}", f"{ones[0].true_mbit_per_s:.3g}", results, *cells))
-    columns = ("limit, Mbit/s", "paper: true", "true", "measured in 30 s")
+        published = f"{of_paper.get(limit, of_paper['none']):g}"
+        rows.append((published, f"{ones[0].true_mbit_per_s:.3g}", *cells))
+    columns = ("paper: true, Mbit/s", "true")
     lengths = (f"of true in {seconds} s" for seconds in SECONDS)
     return Table("A relay's rate", (*columns, *lengths), tuple(rows))
 
@@ -293,30 +297,30 @@ def _multipliers(printed: AllPrinted) -> Table:
 
 def _sockets(printed: AllPrinted) -> Table:
     """Results by the number of sockets, and by the round trip."""
-    by_case = by_words(measurements(printed, "sockets"), r"places/(\d+)ms --sockets (\d+)")
-    trips, counts = (sorted({int(case[place]) for case in by_case}) for place in (0, 1))
+    return _by_sockets(printed, "sockets", r"places/(\d+)ms --sockets (\d+)", "{} ms")
+
+
+def _loss(printed: AllPrinted) -> Table:
+    """Results by the number of sockets, and by the loss on the way."""
+    words = r"network.loss=([\d.]+) %. --sockets (\d+)"
+    return _by_sockets(printed, "loss", words, "{} % lost")
+
+
+def _by_sockets(printed: AllPrinted, name: str, words: str, column: str) -> Table:
+    """Results in Mbit/s, by what the words find: a column each, and the number of sockets."""
+    by_case = by_words(measurements(printed, name), words)
+    columns, counts = (sorted({case[place] for case in by_case}, key=float) for place in (0, 1))
     rows = tuple(
         (
-            str(count),
+            count,
             *(
-                mean_cell((one.mbit_per_s for one in by_case.get((str(trip), str(count)), ())), 1)
-                for trip in trips
+                mean_cell((one.mbit_per_s for one in by_case.get((of, count), ())), 1)
+                for of in columns
             ),
         )
         for count in counts
     )
-    return Table("Sockets and round trips", ("sockets", *(f"{one} ms" for one in trips)), rows)
-
-
-def _loss(printed: AllPrinted) -> Table:
-    """Results by the loss on the way, and the number of sockets."""
-    rows = tuple(
-        (f"{loss} %", sockets, mean_cell((one.mbit_per_s for one in ones), 1))
-        for (loss, sockets), ones in by_words(
-            measurements(printed, "loss"), r"network.loss=([\d.]+) %. --sockets (\d+)"
-        ).items()
-    )
-    return Table("Loss", ("loss", "sockets", "Mbit/s"), rows)
+    return Table("By sockets", ("sockets", *map(column.format, columns)), rows)
 
 
 def _at_once(printed: AllPrinted) -> Table:
@@ -340,21 +344,17 @@ def _clients(printed: AllPrinted) -> Table:
             of.of.given("--sockets") or NOTHING,
             of.of.given("--seed") or NOTHING,
             *(f"{one:.0f}" for one in of.clients),
-            f"{of.mbit_per_s:.0f}",
         )
         for of in measurements(printed, "clients")
     ]
-    columns = ("sockets", "seed", "before, Mbit/s", "meanwhile", "after", "result")
-    rows = [("160", "paper", *published, NOTHING), *rows] if rows else []
+    columns = ("sockets", "seed", "before, Mbit/s", "meanwhile", "after")
+    rows = [("160", "paper", *published), *rows] if rows else []
     return Table("Clients' traffic", columns, tuple(rows))
 
 
 def _network(printed: AllPrinted) -> Table:
     """The errors of a network's capacity and weights (equations 3 and 6), over seeds."""
-    usual, as_published = (
-        _network_errors(printed, "network"),
-        _network_errors(printed, "network_160"),
-    )
+    usual, as_published = (_network_errors(printed, one) for one in ("network", "network_160"))
     if len(usual) < LEAST_SEEDS:
         return Table("A network's errors", ("error", "paper, %", "ours, %"), ())
     of_paper = PUBLISHED["figure_8"]
