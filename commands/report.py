@@ -30,8 +30,8 @@ from rich.console import Console
 from analysis.report import write_report
 from commands import _options
 from commands._found import tell_left_out, tell_parts
-from papers import TABLES
 from study.folder import find_study
+from study.hydra.tables import TABLES
 from study.kept import unpacked
 from study.page import make_page
 from study.web_page import write_web_page

@@ -24,7 +24,7 @@ from analysis.table import as_csv, as_markdown, print_tables
 from analysis.tables import run_tables
 from commands import _options
 from commands._found import tell_left_out, tell_parts, tell_summaries
-from papers import TABLES
+from study.hydra.tables import TABLES
 from testbed.basics.ending import VALID
 
 

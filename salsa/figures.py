@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.plot import Plot
-from papers.hydra import shared_links as published
+from salsa import published
 from salsa.cases import MIXTURE, PAPER_CIRCUITS, Case
 from salsa.simulation import Job, Result, simulate_all
 from testbed.network.consensus import Consensus

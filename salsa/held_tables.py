@@ -10,12 +10,11 @@ from itertools import groupby
 import numpy as np
 
 from analysis.table import Table
-from papers.hydra import shared_links as published
-from papers.hydra.shared_links import Span
-from salsa import figures
+from salsa import figures, published
 from salsa.cases import MIXTURE, PAPER_CIRCUITS, Case, Rule
 from salsa.figures import KINDS, name_of
 from salsa.positions import exits_by_class, positions, supported_rules
+from salsa.published import Span
 from salsa.simulation import Estimate, Result, simulate_all
 from testbed.network.consensus import Consensus
 from testbed.network.positions import Floats, relay_classes

@@ -30,7 +30,8 @@ ALL_HOURS = 16.0
 class StudyKeys(BaseModel):
     """The table `[study]` of a study's file, beside what a batch's file has.
 
-    `most_hours` is the limit on what all its runs take, on two cores.
+    `most_hours` is the limit on what all its runs and commands take on two cores, each of which is
+    busy with them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

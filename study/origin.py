@@ -20,8 +20,11 @@ def every_run(found: Found) -> list[Run]:
 
 
 def hours(runs: Iterable[Run], printed: AllPrinted | None = None) -> float:
-    """The hours that runs, and what was printed, took on two cores, two at a time."""
-    seconds = sum(run.summary.cost.wall_s for run in runs)
+    """The hours that runs, and what was printed, take on two cores, by their processor time.
+
+    Wall time would count what else the machine had to do.
+    """
+    seconds = sum(run.summary.cost.cpu_s for run in runs)
     return (seconds + (printed.processor_s if printed else 0)) / 3600 / TWO_CORES
 
 
@@ -56,10 +59,9 @@ def _of_runs(found: Found) -> str:
         f"Linux {_listed((run.manifest.get('kernel') or {}).get('version', '?') for run in runs)}",
     ]
     left_out = f"; {len(found.left_out)} runs were left out" if found.left_out else ""
-    processor_h = sum(run.summary.cost.cpu_s for run in runs) / 3600
     return (
         f"Made of {made}, seeds {_seeds(runs)}, with {' and '.join(versions)}{left_out}. They took"
-        f" {hours(runs):.1f} hours on two cores, {processor_h:.1f} hours of processor time."
+        f" {TWO_CORES * hours(runs):.1f} hours of processor time."
     )
 
 

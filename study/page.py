@@ -16,10 +16,10 @@ from analysis.plot import Plot
 from analysis.plugins import modules_in
 from analysis.runs import Found, find_runs
 from analysis.table import Table
-from papers import TABLES
 from study.expressions import filled
 from study.fields import Fields, span
 from study.folder import Study
+from study.hydra.tables import TABLES
 from study.origin import lacking, origin
 from study.paragraphs import wrapped
 from study.printed import AllPrinted, read_printed

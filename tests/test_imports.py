@@ -8,7 +8,7 @@ from pathlib import Path
 from testbed.basics.toml_file import PROJECT
 
 LINT = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
-ROOMS = ("analysis", "commands", "flashflow", "papers", "salsa", "study", "testbed")
+ROOMS = ("analysis", "commands", "flashflow", "salsa", "study", "testbed")
 
 
 def linted(folder: Path) -> subprocess.CompletedProcess[str]:

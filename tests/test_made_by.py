@@ -17,7 +17,7 @@ from made_runs import Made
 
 from analysis.report import write_report
 from analysis.runs import Found, find_runs
-from papers.hydra.tables import statements
+from study.hydra.tables import statements
 from testbed.basics.ending import VALID
 from testbed.results.made_by import makers, unlike
 from testbed.runs import up_to_date

@@ -21,8 +21,8 @@ from analysis.order import SCENARIO_ORDER, TRAFFIC_ORDER, VARIANT_ORDER
 from analysis.report import write_report
 from analysis.table import Table
 from commands.__main__ import parser
-from papers import TABLES
-from papers.hydra.published import TWO_CLIENTS
+from study.hydra.published import TWO_CLIENTS
+from study.hydra.tables import TABLES
 from testbed.asked.plans import make_plan
 from testbed.asked.variant_name import TOR_CONFIGS
 from testbed.basics.ending import VALID

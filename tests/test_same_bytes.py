@@ -35,7 +35,7 @@ SCENARIO = ("scenario", "One", "--variant", "pctls", "--duration", "4 s", "--see
 OTHER_USER = 54_321
 COPIED = (
     *("run.py", "requirements.txt", "pyproject.toml"),
-    *("analysis", "commands", "flashflow", "papers", "salsa", "study", "studies"),
+    *("analysis", "commands", "flashflow", "salsa", "study", "studies"),
     *("scenarios", "topologies", "tor-configs"),
 )
 

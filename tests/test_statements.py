@@ -9,9 +9,9 @@ import pytest
 from made_runs import Made
 
 from analysis.runs import find_runs
-from papers.hydra.published import TWO_CLIENTS
-from papers.hydra.statements import FAILS, HOLDS, OPEN, judged_statements
-from papers.hydra.tables import statements
+from study.hydra.published import TWO_CLIENTS
+from study.hydra.statements import FAILS, HOLDS, OPEN, judged_statements
+from study.hydra.tables import statements
 
 
 def write_both(

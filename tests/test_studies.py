@@ -12,10 +12,10 @@ from batch_stand_in import ALL, BATCH, IS_INVALID, begun, behave
 from command_line import refused, status_of
 
 from analysis.runs import Found, find_runs
-from papers.hydra.published import TABLE_4
-from papers.hydra.tables import table_4
 from study.fields import span
 from study.folder import ALL_HOURS, Study, find_study, names
+from study.hydra.published import TABLE_4
+from study.hydra.tables import table_4
 from study.kept import unpacked
 from study.origin import every_run, hours
 from study.page import Page, found_runs, make_page

@@ -20,8 +20,8 @@ from analysis.order import BASELINE, SCENARIO_ORDER
 from analysis.runs import find_runs
 from analysis.table import Table, as_csv, as_markdown
 from analysis.tables import run_tables
-from papers import TABLES
-from papers.hydra.published import TABLE_4
+from study.hydra.published import TABLE_4
+from study.hydra.tables import TABLES
 from testbed.basics.ending import VALID
 
 

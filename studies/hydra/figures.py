@@ -16,9 +16,9 @@ from analysis.runs import Found
 from analysis.statistics import MeanOverRuns, change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text, percent
-from papers.hydra.published import COMPARED, NETWORKS, TABLE_4
-from papers.hydra.statements import FAILS, HOLDS, OPEN, Statement, judged_statements
-from papers.hydra.tables import statements
+from study.hydra.published import COMPARED, NETWORKS, TABLE_4
+from study.hydra.statements import FAILS, HOLDS, OPEN, Statement, judged_statements
+from study.hydra.tables import statements
 from testbed.results import Run
 
 NETWORK = "Files,network.loss="

@@ -10,7 +10,6 @@ from analysis.plot import Plot
 from analysis.runs import Found
 from analysis.table import Table
 from analysis.wording import NOTHING
-from papers.hydra import shared_links
 from study.printed import AllPrinted
 
 SINCE = "Shared links from consensus to consensus"
@@ -49,7 +48,6 @@ def fields(_found: Found, printed: AllPrinted) -> dict[str, object]:
         return _at_least(printed("expected"), 8, consensus=day, circuits=circuits, **wanted)
 
     return {
-        "published": shared_links,
         "expected": expected,
         "with_eight": lambda *day, **wanted: _few(with_eight(*day, **wanted)),
         "every": lambda *day, **wanted: _interval(with_eight(*day, **wanted)),

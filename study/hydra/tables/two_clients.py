@@ -14,7 +14,7 @@ from analysis.order import SCENARIO_ORDER
 from analysis.run_values import streamed
 from analysis.runs import Found
 from analysis.table import Table
-from papers.hydra.published import TWO_CLIENTS
+from study.hydra.published import TWO_CLIENTS
 from testbed.results import Run
 
 ORDER = 20

@@ -19,7 +19,7 @@ from analysis.run_values import median_window
 from analysis.runs import Found
 from analysis.statistics import NEARLY_EQUAL, Change, Interval, change, mean_interval
 from analysis.wording import NOTHING, change_text, percent
-from papers.hydra.published import COMPARED, TWO_CLIENTS
+from study.hydra.published import COMPARED, TWO_CLIENTS
 from testbed.results import Run
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"

@@ -10,7 +10,7 @@ from analysis.runs import Found, Group
 from analysis.statistics import MeanOverRuns
 from analysis.table import Table
 from analysis.wording import NOTHING, mean_text
-from papers.hydra.published import TABLE_4, TABLE_4_TRAFFIC, WAYS, Published
+from study.hydra.published import TABLE_4, TABLE_4_TRAFFIC, WAYS, Published
 
 ORDER = 10
 

@@ -2,7 +2,7 @@
 
 from analysis.runs import Found
 from analysis.table import Table
-from papers.hydra.statements import judged_statements
+from study.hydra.statements import judged_statements
 
 ORDER = 30
 

@@ -1,1 +1,0 @@
-"""Tables that compare runs of the paper's scenarios with the paper; see `analysis.tables`."""
