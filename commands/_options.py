@@ -102,6 +102,22 @@ def whole(least: int) -> Callable[[str], int]:
     return whole_number
 
 
+def number(least: float, most: float, *, above: bool = False) -> Callable[[str], float]:
+    """The type of a number from a least, or above it, to a greatest."""
+    wanted = f"above {least:g} and at most {most:g}" if above else f"from {least:g} to {most:g}"
+
+    def in_range(text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f'"{text}" is not a number') from None
+        if not least <= found <= most or (above and found == least):
+            raise argparse.ArgumentTypeError(f"{text} is not {wanted}")
+        return found
+
+    return in_range
+
+
 def duration_s(text: str) -> float:
     """The type of a duration, in seconds."""
     from testbed.basics import units

@@ -83,7 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--factor",
-        type=_factor,
+        type=_options.number(1, 100),
         metavar="F",
         help="the excess allocation factor f instead of m (1 + e2) / (1 - e1), which is"
         f" {PAPER.excess:.2f}",
@@ -153,7 +153,7 @@ def _add_conditions(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--check",
-        type=_probability,
+        type=_options.number(0, 1, above=True),
         default=PAPER.check_probability,
         metavar="P",
         help=f"the probability of a cell to be checked (default: {PAPER.check_probability:g})",
@@ -318,23 +318,3 @@ def _ratio(text: str) -> float:
             f"{text} is not a whole number of percent from 1 to {_MOST_RATIO_PERCENT}"
         )
     return percent / 100
-
-
-def _probability(text: str) -> float:
-    try:
-        probability = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number') from None
-    if not 0 < probability <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1")
-    return probability
-
-
-def _factor(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number') from None
-    if not 1 <= factor <= 100:
-        raise argparse.ArgumentTypeError(f"{text} is not from 1 to 100")
-    return factor

@@ -99,7 +99,7 @@ def _add_case(parser: argparse.ArgumentParser) -> None:
     kinds.add_argument("--internal", action="store_true", help="only circuits that end at a middle")
     kinds.add_argument(
         "--internal-share",
-        type=_share,
+        type=_options.number(0, 1),
         metavar="SHARE",
         help="the share of internal circuits, 0 to 1",
     )
@@ -131,7 +131,7 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--scale",
-        type=_scale,
+        type=_options.number(0, 1, above=True),
         default=1.0,
         metavar="SHARE",
         help="a share of the relays, sampled as in tornettools, and of the circuits; at most 1",
@@ -299,19 +299,3 @@ def _count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is below 1")
     return number
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number') from None
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
-    return share
-
-
-def _scale(text: str) -> float:
-    if not (scale := _share(text)):
-        raise argparse.ArgumentTypeError("a network of no relays has no links: give more than 0")
-    return scale

@@ -76,7 +76,7 @@ def test_the_command_prints_csv(capsys: pytest.CaptureFixture[str]) -> None:
         ("2026-04-18 --exit-class web", "has no exit policies"),
         ("2021-11-30 --rule no-same-family", "has no families"),
         ("2021-11-30 --rule no-same-16 --expected", "for independent relays"),
-        ("2021-11-30 --scale 0", "give more than 0"),
+        ("2021-11-30 --scale 0", "0 is not above 0 and at most 1"),
         ("2021-11-30 --circuits 5:1:1", "FIRST:LAST:STEP"),
         ("2021-11-30 --circuits many", "not a whole number"),
         ("2021-11-30 --internal-share 1.5", "not from 0 to 1"),
