@@ -95,9 +95,13 @@ def whole(least: int) -> Callable[[str], int]:
     """The type of a whole number with a least value."""
 
     def whole_number(text: str) -> int:
-        if (number := int(text)) < least:
-            raise argparse.ArgumentTypeError(f"{number} is below {least}")
-        return number
+        try:
+            found = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f'"{text}" is not a whole number') from None
+        if found < least:
+            raise argparse.ArgumentTypeError(f"{found} is below {least}")
+        return found
 
     return whole_number
 

@@ -57,7 +57,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_case(parser)
     _add_network(parser)
     parser.add_argument(
-        "--seeds", type=_count, default=SEEDS, metavar="N", help=f"simulations (default: {SEEDS})"
+        "--seeds",
+        type=_options.whole(1),
+        default=SEEDS,
+        metavar="N",
+        help=f"simulations (default: {SEEDS})",
     )
     parser.add_argument(
         "--expected", action="store_true", help="the closed form's values, without simulation"
@@ -117,14 +121,14 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--per-client",
-        type=_count,
+        type=_options.whole(1),
         default=1,
         metavar="K",
         help="circuits of a client, all with its guards",
     )
     parser.add_argument(
         "--guards",
-        type=_count,
+        type=_options.whole(1),
         default=1,
         metavar="G",
         help="guards of a client, each of which a circuit has equally often (default: 1)",
@@ -280,7 +284,7 @@ def _numbers(text: str) -> list[int]:
     """Numbers such as "96876", "10000,96876" or "20000:400000:20000" with its last one."""
     found: list[int] = []
     for part in text.split(","):
-        bounds = [_count(one) for one in part.split(":")]
+        bounds = [_options.whole(1)(one) for one in part.split(":")]
         if len(bounds) == 3 and bounds[0] <= bounds[1]:
             first, last, step = bounds
             found += range(first, last + 1, step)
@@ -289,13 +293,3 @@ def _numbers(text: str) -> list[int]:
         else:
             raise argparse.ArgumentTypeError(f'"{part}" is neither N nor FIRST:LAST:STEP')
     return list(dict.fromkeys(found))
-
-
-def _count(text: str) -> int:
-    try:
-        number = int(text.replace("_", ""))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number') from None
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is below 1")
-    return number

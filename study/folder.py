@@ -23,15 +23,17 @@ from testbed.basics.toml_file import (
 from testbed.batch import Batch, read_batch
 from testbed.batch.batch_file import STUDIES, STUDY, BatchFile
 
+CORES = 2
+"""On which a study's hours are counted, each of them busy with it."""
+
 ALL_HOURS = 16.0
-"""The most hours that all studies of the project may take together, on two cores."""
+"""The most hours that all studies of the project may take together, on `CORES`."""
 
 
 class StudyKeys(BaseModel):
     """The table `[study]` of a study's file, beside what a batch's file has.
 
-    `most_hours` is the limit on what all its runs and commands take on two cores, each of which is
-    busy with them.
+    `most_hours` is the limit on what all its runs and commands take on `CORES`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

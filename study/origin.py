@@ -10,22 +10,19 @@ from testbed.plan.model import Plan
 from testbed.results import Run
 from testbed.results.summary import Summary
 
-TWO_CORES = 2
-"""On which a study's hours are counted."""
-
 
 def every_run(found: Found) -> list[Run]:
     """All runs that count."""
     return [run for part in found.parts for runs in part.valid.values() for run in runs]
 
 
-def hours(runs: Iterable[Run], printed: AllPrinted | None = None) -> float:
-    """The hours that runs, and what was printed, take on two cores, by their processor time.
+def processor_h(runs: Iterable[Run], printed: AllPrinted | None = None) -> float:
+    """The hours of processor time that runs, and what was printed, took.
 
-    Wall time would count what else the machine had to do.
+    Unlike wall time it doesn't count what else the machine had to do.
     """
     seconds = sum(run.summary.cost.cpu_s for run in runs)
-    return (seconds + (printed.processor_s if printed else 0)) / 3600 / TWO_CORES
+    return (seconds + (printed.processor_s if printed else 0)) / 3600
 
 
 def origin(found: Found, printed: AllPrinted) -> str:
@@ -61,7 +58,7 @@ def _of_runs(found: Found) -> str:
     left_out = f"; {len(found.left_out)} runs were left out" if found.left_out else ""
     return (
         f"Made of {made}, seeds {_seeds(runs)}, with {' and '.join(versions)}{left_out}. They took"
-        f" {TWO_CORES * hours(runs):.1f} hours of processor time."
+        f" {processor_h(runs):.1f} hours of processor time."
     )
 
 

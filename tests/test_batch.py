@@ -167,7 +167,7 @@ def test_bad_files(
         ("batch ./other.toml", "there is no batch file"),
         ("batch hydra --cores 0", "argument --cores: 0 is below 1"),
         ("batch hydra --retries=-1", "argument --retries: -1 is below 0"),
-        ("batch hydra --cores all", "argument --cores: invalid whole_number value: 'all'"),
+        ("batch hydra --cores all", 'argument --cores: "all" is not a whole number'),
         ("batch hydra --out Mine.toml", "Mine.toml"),
         ("batch hydra --jobs 2", "--jobs is for --executor slurm: add that"),
         ("batch hydra --slurm-account mine", "--slurm-account is for --executor slurm"),

@@ -13,11 +13,11 @@ from command_line import refused, status_of
 
 from analysis.runs import Found, find_runs
 from study.fields import span
-from study.folder import ALL_HOURS, Study, find_study, names
+from study.folder import ALL_HOURS, CORES, Study, find_study, names
 from study.hydra.published import TABLE_4
 from study.hydra.tables import table_4
 from study.kept import unpacked
-from study.origin import every_run, hours
+from study.origin import every_run, processor_h
 from study.page import Page, found_runs, make_page
 from study.paragraphs import wrapped
 from study.printed import read_printed
@@ -108,11 +108,11 @@ def test_no_study_took_longer_than_it_may(made: tuple[Study, Page, Found]) -> No
     with unpacked(study) as folder:
         printed = read_printed(study.commands, folder)
     duration_s = {_names(plan): plan.duration_s for plan in study.batch().plans.values()}
-    took = hours([], printed)
+    took_h = processor_h([], printed)
     for run in every_run(found):
         longer = run.summary.duration_s / duration_s[_names(run.summary)]
-        took += hours([run]) / max(1.0, longer)
-    assert took <= study.keys.most_hours
+        took_h += processor_h([run]) / max(1.0, longer)
+    assert took_h / CORES <= study.keys.most_hours
 
 
 @pytest.mark.slow

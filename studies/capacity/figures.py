@@ -21,7 +21,7 @@ from testbed.basics.toml_file import PROJECT, read_toml
 from testbed.results import Run
 
 LEAST_RUNS = 2
-"""What fewer runs showed is compared with nothing; rows say how many there are."""
+"""What fewer runs showed is compared with nothing."""
 
 PUBLISHED = read_toml(PROJECT / "studies" / "capacity" / "published.toml")
 SCENARIOS = ("NoDropping", "SharedDropping")
@@ -270,10 +270,10 @@ def _shares(values: Iterable[float]) -> str:
 
 
 def _rates(printed: AllPrinted) -> Table:
-    """Results of 10, 20 and 30 s at each rate."""
+    """Results of each of `SECONDS` at each rate."""
+    of_paper = PUBLISHED["true_mbit_per_s"]
     rows = []
     for (limit,), ones in by_words(measurements(printed, "rates"), r"processor=(\d+)").items():
-        of_paper = PUBLISHED["true_mbit_per_s"]
         cells = (_shares(one.after(seconds) for one in ones) for seconds in SECONDS)
         published = f"{of_paper.get(limit, of_paper['none']):g}"
         rows.append((published, f"{ones[0].true_mbit_per_s:.3g}", *cells))

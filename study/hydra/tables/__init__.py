@@ -9,3 +9,4 @@ from analysis.plugins import modules_in
 from analysis.table import TableMaker
 
 TABLES: Sequence[TableMaker] = tuple(module.table for module in modules_in(__name__))
+"""The makers of these tables, in their order in a report."""
