@@ -34,10 +34,11 @@ LONGER = {
     "mctor-video": "10 s",
     "mctor-upload": "20 s",
     "./Files.toml": "30 s",
+    "web": "15 s",
     "--network": "10 s",
 }
-"""What needs more, by a word: more files at once, slower links, clients that pause, and a MB
-for the bench to divide by."""
+"""What needs more, by a word: more files at once, slower links, clients that pause, pages behind a
+queue of seconds, and a MB for the bench to divide by."""
 
 MADE = ("scenario", "compare", "batch", "study")
 LIKE_OTHERS = (

@@ -90,8 +90,9 @@ def lives(run: Run) -> dict[str, dict[str, Life]]:
 def choices(run: Run) -> Iterator[tuple[str, Lives]]:
     """The circuit of each stream, and all that it could have had.
 
-    The testbed's probe has a SOCKS port of its own, with which Tor shares no circuits. A circuit
-    that was launched before the recording began is left out: how long it took isn't known.
+    The testbed's probe has a SOCKS port of its own, with which Tor shares no circuits. A stream
+    that could have had a circuit that was launched before the recording began is left out: how
+    long that took isn't known.
     """
     by_client = lives(run)
     built = run.circuits.filter("for_streams", status="BUILT")
@@ -105,10 +106,10 @@ def choices(run: Run) -> Iterator[tuple[str, Lives]]:
             circuit: life
             for circuit, life in of_client.items()
             if (row["client"], circuit) in for_streams
-            and isfinite(life.launched_s)
             and life.opened_s <= row["asked_s"] < life.ended_s
         }
-        yield row["circuit"], among
+        if all(isfinite(life.launched_s) for life in among.values()):
+            yield row["circuit"], among
 
 
 def carried_out(folder: Path, by: str) -> Run:

@@ -189,6 +189,21 @@ def test_two_users(first: Run, elsewhere: Path) -> None:
     assert_equal(first, there.run(own / "run"))
 
 
+def test_another_host(first: Run, elsewhere: Path) -> None:
+    """It has other Python packages, another /etc, own programs and settings, more locales.
+
+    The guest's root is the host's, and what a program finds there can change what it does next.
+    """
+    namespaces = ["unshare", "--map-root-user", "--mount"]
+    if subprocess.run([*namespaces, "true"], check=False).returncode != 0:
+        pytest.skip("this host lets users have no namespaces")
+    there = moved(elsewhere / "on another host")
+    own = elsewhere / "of another host"
+    own.mkdir()
+    there.before = [*namespaces, str(PROJECT / "tests" / "another-host.sh"), str(own)]
+    assert_equal(first, there.run(elsewhere / "run of another host"))
+
+
 def test_a_host_that_refuses_mappings(here: Place, first: Run, tmp_path: Path) -> None:
     """How many mappings a process may have differs between hosts."""
     with refused_memory(limit_mb=24):

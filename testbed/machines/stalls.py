@@ -74,7 +74,7 @@ class Watch:
         self._console = console
         self._on_step = on_step
         self._stall_cpu_s = stall_cpu_s
-        self._advanced_at_s = time.monotonic()
+        self._advanced_at_s = self._looked_at_s = time.monotonic()
         self._still_since: _Still | None = None
         self._by_hand = by_hand
         self._news_at_s = self.last.time_s
@@ -123,9 +123,11 @@ class Watch:
                 f' "{self.last.name}"',
                 self._console,
             )
-        still_s = time.monotonic() - self._advanced_at_s
-        if still_s < STALL_WALL_S / 10:
-            return  # asking hundreds of processes for their times is too dear for each step
+        now_s = time.monotonic()
+        if now_s - max(self._advanced_at_s, self._looked_at_s) < STALL_WALL_S / 10:
+            return  # asking thousands of processes for their times is too dear for each poll
+        self._looked_at_s = now_s
+        still_s = now_s - self._advanced_at_s
         if self._still_since is None:
             self._still_since = _Still(self._sum(cpu_s), time.monotonic(), self._sum(wanted_s))
         if still_s >= STALL_WALL_S:

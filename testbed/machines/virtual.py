@@ -46,6 +46,9 @@ PATH_BYTES = 1000
 START_NS = 1_800_000_000 * 10**9
 """Where every machine's clock starts (15 January 2027): no run sees another wall clock."""
 
+FIRST_VARIABLES = ("LC_ALL=C", "TZ=UTC0")
+"""Of the guest's first process: so it reads none of the host's files on languages and times."""
+
 TERMINAL = "tty1"
 """The guest's name of the terminal that it may be given."""
 
@@ -210,6 +213,7 @@ def _kernel_arguments(machine: VirtualMachine, staging: Path) -> list[str]:
         "rootflags=/",
         "rw",
         f'HYDRA_STAGING="{_padded(staging)}"',
+        *FIRST_VARIABLES,
         f"init={SYSTEM_PYTHON}",
         "seccomp=on",
         "con=null",

@@ -1,6 +1,8 @@
 """The virtual environment: Debian's Python, with Debian's Mininet and the pinned packages.
 
-The cache has one for each requirements.txt and Python. Standard library only.
+None of a host's other Python packages is seen in it: programs look for packages that they can use,
+and what they find would change a run's bytes. The cache has one environment for each
+requirements.txt and Python. Standard library only.
 """
 
 import contextlib
@@ -20,7 +22,9 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 # Where the virtual machine sees the environment.
 GUEST_FOLDER = Path("/run/testbed/environment")
 # Increased when the way of making an environment changes.
-STEPS = 2
+STEPS = 3
+# Where Debian's packages put modules.
+DEBIAN_MODULES = Path("/usr/lib/python3/dist-packages")
 # Written last: an environment without it is unfinished.
 STAMP = "ready"
 # The commands that need a kernel and a Tor.
@@ -96,8 +100,7 @@ def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     log = cache.new_log("environment")
     with progress.step("Installing Python packages"):
-        make = [str(SYSTEM_PYTHON), "-m", "venv", "--system-site-packages", str(folder)]
-        steps.run_logged(make, log)
+        steps.run_logged([str(SYSTEM_PYTHON), "-m", "venv", str(folder)], log)
         install = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         pinned = ["--no-compile", "--requirement", str(project / "requirements.txt")]
         try:
@@ -106,9 +109,15 @@ def _make(folder: Path, project: Path, progress: steps.Progress) -> None:
             raise TestbedError(
                 f"Python packages could not be installed (is the network there?): {error}"
             ) from error
+    _link_mininet(folder)
     _leave_out_paths(folder / "pyvenv.cfg")
     _compile(folder, log)
     (folder / STAMP).write_text("")
+
+
+def _link_mininet(folder: Path) -> None:
+    (modules,) = folder.glob("lib/python3*/site-packages")
+    (modules / "mininet").symlink_to(DEBIAN_MODULES / "mininet")
 
 
 def _leave_out_paths(configuration: Path) -> None:

@@ -10,8 +10,8 @@ LIMITS = {
     "net/core/netdev_max_backlog": "5000",
 }
 """Mininet's values, written where the kernel is the virtual machine's own."""
-MOST_OPEN_FILES = 16_384
-"""Mininet's value, too. Each node is an open file, as are its control connection and sockets."""
+MOST_OPEN_FILES = 65_536
+"""Enough for 4,000 nodes, each of which takes some: its namespace, sockets, control connection."""
 
 NODE_SETTINGS = {
     # Mininet's values (Mininet.init), spelt out so that the host's defaults don't matter.
