@@ -7,6 +7,7 @@ Tests that need root are skipped without it. Helpers that aren't fixtures are in
 import io
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from command_line import QUEUE_VARIANT, VARIANT
 from faults import LISTENERS
 from filelock import ReadWriteLock
+from machine import OWN_MOUNTS
 from made_record import SCENARIO, START_S, finished
 
 from testbed.asked.plans import make_plan
@@ -54,6 +56,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs root")
     if item.get_closest_marker("long") and "long" not in item.config.option.markexpr:
         pytest.skip("by name only: -m long")
+
+
+@pytest.fixture
+def own_mounts(tmp_path: Path) -> None:
+    """Skip where users may have no mounts of their own (`machine.OWN_MOUNTS`)."""
+    mount = [*OWN_MOUNTS, "mount", "-t", "tmpfs", "none", str(tmp_path)]
+    tried = subprocess.run(mount, capture_output=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no mount in a user namespace: {tried.stderr.decode().strip()}")
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,9 @@ from testbed.setup.ready import ensure_ready
 
 TIMEOUT_S = 600
 
+OWN_MOUNTS = ("unshare", "--map-root-user", "--mount")
+"""A command that runs another one as a root who may mount, and whose mounts no one else sees."""
+
 FAULTY_EXPERIMENT = '''
 import importlib, json, os, signal, threading, time
 from pathlib import Path

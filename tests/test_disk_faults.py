@@ -12,6 +12,7 @@ import pytest
 from batch_stand_in import MINE, STAND_IN_RUN, begun, run_batch
 from command_line import status_of
 from faults import RUN_WITHIN_S
+from machine import OWN_MOUNTS
 from waiting import PATIENCE_S
 
 from testbed.basics.ending import BAD_INPUT, FAILED, VALID
@@ -20,18 +21,11 @@ from testbed.basics.toml_file import PROJECT
 from testbed.results import read_run
 
 IN_SMALL_FOLDER = (
-    *("unshare", "--map-root-user", "--mount", "sh", "-ec"),
+    *OWN_MOUNTS,
+    *("sh", "-ec"),
     'mount -t tmpfs -o "size=$0" small "$1"; shift; exec "$@"',
 )
 """A command that runs another one with a tmpfs; its arguments are size, folder and that command."""
-
-
-@pytest.fixture
-def mounts(tmp_path: Path) -> None:
-    """Skip where users may not create namespaces in which a tmpfs can be mounted."""
-    tried = subprocess.run([*IN_SMALL_FOLDER, "64k", tmp_path, "true"], capture_output=True)
-    if tried.returncode != 0:
-        pytest.skip(f"no mount in a user namespace: {tried.stderr.decode().strip()}")
 
 
 def small_folder(size: str, *command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -46,7 +40,7 @@ def small_folder(size: str, *command: str | Path) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.experiment
 def test_the_disk_is_full_while_measuring(listeners: Path) -> None:
     fault = """
@@ -75,7 +69,7 @@ sys.exit(status)
     assert ended.stdout in ("[]\n", "['run.failed-1']\n")
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 @pytest.mark.parametrize(("size", "status"), [("40k", 1), ("100k", 1), ("2m", 0)])
 def test_the_disk_is_full_while_results_are_written(mine: Path, size: str, status: int) -> None:
     command = shlex.join(
@@ -91,7 +85,7 @@ def test_the_disk_is_full_while_results_are_written(mine: Path, size: str, statu
         assert "No space left on device" in ended.stderr
 
 
-@pytest.mark.usefixtures("mounts")
+@pytest.mark.usefixtures("own_mounts")
 def test_a_batchs_folder_is_read_only(mine: Path, no_report: None) -> None:
     """Nothing can be renamed there; all files stay as they are."""
     assert run_batch() == VALID
@@ -100,7 +94,8 @@ def test_a_batchs_folder_is_read_only(mine: Path, no_report: None) -> None:
     before = sorted(Path("results").rglob("*"))
     ended = subprocess.run(
         [
-            *("unshare", "--map-root-user", "--mount", "sh", "-ec"),
+            *OWN_MOUNTS,
+            *("sh", "-ec"),
             'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$@"',
             *("results/mine/Mine", sys.executable, batch_stand_in.__file__, "batch", "./mine.toml"),
         ],

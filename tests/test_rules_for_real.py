@@ -88,12 +88,11 @@ def choices(run: Run, client: str) -> Iterator[tuple[str, str]]:
 
 def is_decided(plan: Plan, candidates: Sequence[Candidate]) -> bool:
     """Whether no two circuits are too alike, and all relays are known whose places count."""
-    parts = (plan.policy.rule or "").split("-")
-    metrics = [(round_trip_s, 1), (congestion_s, 2)]
-    if parts == ["build", "time"]:
-        metrics.append((build_time_s, 0))
-    if "l" in parts and any("" in one.circuit.path for one in candidates):
+    rule = plan.policy.rule or ""
+    if "l" in rule.split("-") and any("" in one.circuit.path for one in candidates):
         return False
+    of_rounds = [(round_trip_s, 1), (congestion_s, 2)]
+    metrics = [(build_time_s, 0)] if rule == "build-time" else of_rounds
     return not any(
         abs(metric(one) - metric(other)) < LATEST_S
         for metric, least in metrics

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from machine import refused_memory
+from machine import OWN_MOUNTS, refused_memory
 from rich.console import Console
 
 from testbed.asked.plans import make_plan
@@ -189,18 +189,16 @@ def test_two_users(first: Run, elsewhere: Path) -> None:
     assert_equal(first, there.run(own / "run"))
 
 
+@pytest.mark.usefixtures("own_mounts")
 def test_another_host(first: Run, elsewhere: Path) -> None:
     """It has other Python packages, another /etc, own programs and settings, more locales.
 
     The guest's root is the host's, and what a program finds there can change what it does next.
     """
-    namespaces = ["unshare", "--map-root-user", "--mount"]
-    if subprocess.run([*namespaces, "true"], check=False).returncode != 0:
-        pytest.skip("this host lets users have no namespaces")
     there = moved(elsewhere / "on another host")
     own = elsewhere / "of another host"
     own.mkdir()
-    there.before = [*namespaces, str(PROJECT / "tests" / "another-host.sh"), str(own)]
+    there.before = [*OWN_MOUNTS, str(PROJECT / "tests" / "another-host.sh"), str(own)]
     assert_equal(first, there.run(elsewhere / "run of another host"))
 
 

@@ -47,7 +47,7 @@ START_NS = 1_800_000_000 * 10**9
 """Where every machine's clock starts (15 January 2027): no run sees another wall clock."""
 
 FIRST_VARIABLES = ("LC_ALL=C", "TZ=UTC0")
-"""Of the guest's first process: so it reads none of the host's files on languages and times."""
+"""The first process's: with them it reads none of the host's files on locales and time zones."""
 
 TERMINAL = "tty1"
 """The guest's name of the terminal that it may be given."""
@@ -110,7 +110,8 @@ def run_in_machine(
     Args:
         staging: a directory of this run alone, which the guest sees as `RUN`; the console goes to
             `logs/kernel.log` in it.
-        environment: all the command's variables, beside PATH, HOME, LC_ALL, TZ and the processor's.
+        environment: all the command's variables, beside the guest's own (`guest_init.VARIABLES`)
+            and the processor's.
         on_step: called with each new step.
 
     Raises:

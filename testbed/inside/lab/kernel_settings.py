@@ -11,7 +11,8 @@ LIMITS = {
 }
 """Mininet's values, written where the kernel is the virtual machine's own."""
 MOST_OPEN_FILES = 65_536
-"""Enough for 4,000 nodes, each of which takes some: its namespace, sockets, control connection."""
+"""Each node is an open file, as are its control connection and sockets. Mininet's value, a quarter
+of this, is too low for 3,900 nodes."""
 
 NODE_SETTINGS = {
     # Mininet's values (Mininet.init), spelt out so that the host's defaults don't matter.

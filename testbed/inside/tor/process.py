@@ -56,8 +56,7 @@ def authority_identity(node: PlannedNode, files: TorFiles, binary: Path) -> Auth
     certificate = (files.data / "keys" / "authority_certificate").read_text()
     show: list[str | Path] = [
         *(binary, "--list-fingerprint", "--quiet", "-f", "/dev/null", "--ignore-missing-torrc"),
-        *("--defaults-torrc", "/dev/null", "--GeoIPFile", "/dev/null"),
-        *("--GeoIPv6File", "/dev/null"),
+        *("--defaults-torrc", "/dev/null"),
         *("--DataDirectory", files.data, "--Nickname", node.name, "--SocksPort", "0"),
         *("--Address", str(node.management_address), "--ORPort", str(AUTHORITY_OR_PORT)),
         *("--DirAuthority", "placeholder 127.0.0.1:1 " + "0" * 40),
