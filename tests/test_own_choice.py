@@ -284,17 +284,29 @@ def running(plan: Plan, *clients: OwnChoice, expected: Learned | None = None) ->
     return cast(Running, SimpleNamespace(**parts))
 
 
-@pytest.mark.parametrize(("flags", "ok"), [("Fast Stable V2Dir", True), ("Fast V2Dir", False)])
-def test_a_guard_that_tor_passes_over_is_named(flags: str, ok: bool) -> None:
-    plan = make_plan("SmallNetwork", "vanilla")
+@pytest.mark.parametrize(
+    ("measured", "flags", "ok", "named"),
+    [
+        (False, "Fast Stable V2Dir", True, "none"),
+        (False, "Fast V2Dir", False, "relay1 without Stable"),
+        (False, "Stable V2Dir", False, "relay1 without Fast"),
+        (True, "Fast Stable V2Dir", True, "none"),
+        (True, "Stable V2Dir", None, "relay1 without Fast"),
+        (True, "V2Dir", False, "relay1 without Fast Stable"),
+    ],
+)
+def test_a_guard_that_tor_passes_over_is_named(
+    measured: bool, flags: str, ok: bool | None, named: str
+) -> None:
+    """And not judged if it has been measured too slow for Fast."""
+    plan = make_plan("SmallNetwork", "vanilla").model_copy(update={"measured_weights": measured})
     relays = [relay.name for relay in plan.of_kind("relay")]
     statuses = [SimpleNamespace(fingerprint=name, flags=flags.split()) for name in relays]
     tor: Any = SimpleNamespace(controller=SimpleNamespace(get_network_statuses=lambda: statuses))
     network = TorNetwork({"client1": tor}, {name: name for name in relays})
     made = cast(Running, SimpleNamespace(plan=plan, network=network))
     (check,) = asyncio.run(entry_guards.before(made))
-    assert check.ok == ok
-    assert ("relay1 without Stable" in check.observed) != ok
+    assert (check.ok, check.observed.split(",")[0]) == (ok, named)
 
 
 PATHS = [("a", "m", "x"), ("a", "n", "x"), ("b", "m", "x"), ("b", "m", "x"), ("c", "m", "x")]

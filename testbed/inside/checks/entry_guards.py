@@ -14,19 +14,28 @@ NEEDED_FLAGS = ("Fast", "Stable", "V2Dir")
 
 
 async def before(running: Running) -> list[Check]:
-    """Name the plan's guards that Tor would take only for other positions."""
+    """Name the plan's guards that Tor would take only for other positions.
+
+    They aren't judged if all that they lack is Fast, and by weights that were measured: authorities
+    of the live network give no Guard, either, to a relay that is measured so slow (dir-spec 3.4.2).
+    """
     plan, network = running.plan, running.network
     if not plan.policy.entry_guards or not plan.is_here(plan.clients[0]):
         return []
     statuses = network[plan.clients[0]].controller.get_network_statuses()
     flags = {status.fingerprint: status.flags for status in statuses}
-    lacking = [
-        f"{relay.name} without {' '.join(missing)}"
+    lacking = {
+        relay.name: missing
         for relay in plan.of_kind("relay")
         if "guard" in relay.flags
         and (missing := lacked(flags.get(network.fingerprints[relay.name], ())))
-    ]
-    return [none_of("guards that Tor can't take as entry guards", lacking)]
+    }
+    check = none_of(
+        "guards that Tor can't take as entry guards",
+        [f"{name} without {' '.join(missing)}" for name, missing in lacking.items()],
+    )
+    too_slow = plan.measured_weights and all(missing == ["Fast"] for missing in lacking.values())
+    return [check.model_copy(update={"ok": None}) if lacking and too_slow else check]
 
 
 def lacked(flags: Collection[str]) -> list[str]:
