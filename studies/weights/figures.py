@@ -8,7 +8,7 @@ from typing import Any
 from analysis.cells import mean_cell
 from analysis.metrics.metric import Metric
 from analysis.runs import Found, Group
-from analysis.statistics import change, simultaneous_confidence
+from analysis.statistics import Verdict, change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text
 from flashflow.errors import capacity_error, weight_error, weight_ratios
@@ -27,6 +27,16 @@ MODELS = {"page": "320 KiB", "bulk5mib": "5 MiB"}
 FAR_BELOW = 0.89
 """A relay's result as a share of what it carries: 95 % of the paper's are within 11 %."""
 LAST_SECONDS = 3
+PASSED_OVER = "guards that Tor can't take as entry guards"
+"""The check that counts guards without Fast (`testbed.inside.checks.entry_guards`)."""
+WORDS = {
+    Verdict.LESS: "better",
+    Verdict.MORE: "worse",
+    Verdict.NEARLY_EQUAL: "the same within 5 %",
+    Verdict.NOT_ENOUGH_RUNS: "undecided",
+}
+"""What a change of a time is called."""
+
 LEAST_SEEDS = 3
 """What fewer seeds showed stands in no row."""
 
@@ -76,6 +86,8 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
         "far_below": _far_below(measured, 0),
         "far_below_at_the_end": _far_below(measured, -LAST_SECONDS),
         "underweighted": f"{100 * low / len(ratios):.0f} %" if ratios else NOTHING,
+        "passed_over": {scanner: _passed_over(found, printed, scanner) for scanner in SCANNERS},
+        "decided": sum(row[5] != WORDS[Verdict.NOT_ENOUGH_RUNS] for row in made["clients"].rows),
         "there": lambda name: bool(made[name].rows),
     }
 
@@ -172,13 +184,30 @@ def _clients(found: Found, printed: AllPrinted) -> Table:
             times = [TIMES[model].by_seed(runs) for runs in pair]
             cells = (mean_cell(one.values(), TIMES[model].digits) for one in times)
             failed = (_failed(runs, model) for runs in pair)
-            changed = change_text(change(*times, confidence))
-            rows.append((LOADS[clients], size, *cells, changed, *failed))
+            changed = change(*times, confidence)
+            word = WORDS[changed.verdict] if changed else NOTHING
+            rows.append((LOADS[clients], size, *cells, change_text(changed), word, *failed))
     columns = (
-        *("load", "transfer", "TorFlow, s", "FlashFlow, s", "FlashFlow against TorFlow"),
+        *(
+            "load",
+            "transfer",
+            "TorFlow, s",
+            "FlashFlow, s",
+            "FlashFlow against TorFlow",
+            "FlashFlow is",
+        ),
         *("TorFlow: failed, %", "FlashFlow: failed, %"),
     )
     return Table("What clients get", columns, tuple(rows))
+
+
+def _passed_over(found: Found, printed: AllPrinted, scanner: str) -> str:
+    """How many of all networks' guards have too low a weight for Fast."""
+    runs = _groups(found, printed).get((scanner, min(LOADS)), ())
+    checks = [check for run in runs for check in run.summary.checks if check.name == PASSED_OVER]
+    slow = sum((check.value or {}).get("count", 0) for check in checks)
+    guards = sum("guard" in relay.flags for run in runs for relay in run.plan.of_kind("relay"))
+    return f"{slow:.0f} of {guards}"
 
 
 def _failed(runs: Sequence[Run], model: str) -> str:
