@@ -87,7 +87,6 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
         "far_below_at_the_end": _far_below(measured, -LAST_SECONDS),
         "underweighted": f"{100 * low / len(ratios):.0f} %" if ratios else NOTHING,
         "passed_over": {scanner: _passed_over(found, printed, scanner) for scanner in SCANNERS},
-        "decided": sum(row[5] != WORDS[Verdict.NOT_ENOUGH_RUNS] for row in made["clients"].rows),
         "there": lambda name: bool(made[name].rows),
     }
 
@@ -188,14 +187,8 @@ def _clients(found: Found, printed: AllPrinted) -> Table:
             word = WORDS[changed.verdict] if changed else NOTHING
             rows.append((LOADS[clients], size, *cells, change_text(changed), word, *failed))
     columns = (
-        *(
-            "load",
-            "transfer",
-            "TorFlow, s",
-            "FlashFlow, s",
-            "FlashFlow against TorFlow",
-            "FlashFlow is",
-        ),
+        *("load", "transfer", "TorFlow, s", "FlashFlow, s"),
+        *("FlashFlow against TorFlow", "FlashFlow is"),
         *("TorFlow: failed, %", "FlashFlow: failed, %"),
     )
     return Table("What clients get", columns, tuple(rows))
