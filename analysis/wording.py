@@ -66,19 +66,34 @@ def sentence(metric: Metric, names: tuple[str, str], change: Change | None, leve
     if change.verdict is Verdict.NOT_ENOUGH_RUNS:
         enough = f"{_needed(change.runs_needed)} would tell"
         return f"{_UNDECIDED[0]}{first}{_UNDECIDED[1]}{other}: {difference} {interval}; {enough}"
-    return f"{_claim(metric, first, other, change.verdict)}: {difference} {interval}"
+    return f"{_claim(metric, first, other, change)}: {difference} {interval}"
 
 
 _UNDECIDED = ("undecided between ", " and ")
 _WITHIN = f" within {100 * NEARLY_EQUAL:g} %"
 
 
-def _claim(metric: Metric, first: str, other: str, verdict: Verdict) -> str:
-    if verdict is Verdict.NEARLY_EQUAL:
-        return f"{other} is the same as {first}{_WITHIN}"
+def verdict_word(metric: Metric, change: Change | None) -> str:
+    """What the interval allows to say, such as "better", "the same within 5 %" or "undecided".
+
+    A metric of which neither more nor less is better has "more" or "less".
+    """
+    if change is None:
+        return "not measured"
+    if change.verdict is Verdict.NOT_ENOUGH_RUNS:
+        return "undecided"
+    if change.verdict is Verdict.NEARLY_EQUAL:
+        return f"the same{_WITHIN}"
     if metric.better == "neither":
-        return f"{other} has {verdict} than {first}"
-    return f"{other} is {'better' if metric.better == verdict.value else 'worse'} than {first}"
+        return change.verdict.value
+    return "better" if metric.better == change.verdict.value else "worse"
+
+
+def _claim(metric: Metric, first: str, other: str, change: Change) -> str:
+    if change.verdict is Verdict.NEARLY_EQUAL:
+        return f"{other} is the same as {first}{_WITHIN}"
+    verb = "has" if metric.better == "neither" else "is"
+    return f"{other} {verb} {verdict_word(metric, change)} than {first}"
 
 
 class Quoted(NamedTuple):

@@ -8,7 +8,7 @@ from analysis.metrics import METRICS
 from analysis.metrics.networks import ACTIVE_CIRCUITS, of_class
 from analysis.metrics.transfers import CIRCUIT_ROUND_TRIP, THROUGHPUT
 from analysis.statistics import MOST_RUNS, NEARLY_EQUAL, Change, Interval
-from analysis.wording import Quoted, read_sentence, sentence
+from analysis.wording import Quoted, read_sentence, sentence, verdict_word
 from study.folder import find_study, names
 from study.page import own_metrics
 from testbed.basics.toml_file import PROJECT
@@ -70,6 +70,8 @@ def test_a_sentence_is_as_strong_as_its_interval(
     assert quoted is not None and quoted.share == pytest.approx(share)
     assert quoted.interval == pytest.approx(interval, abs=0.001)
     check(quoted)
+    word = verdict_word(metric, found)  # type: ignore[arg-type]
+    assert word.removesuffix(" within 5 %") == quoted.claim
 
 
 def test_what_has_no_interval_claims_nothing() -> None:
@@ -81,7 +83,9 @@ def test_what_has_no_interval_claims_nothing() -> None:
     said = sentence(THROUGHPUT, NAMES, one, 0.95)
     assert said.startswith("undecided between vanilla and pctls: throughput -50 % (no interval")
     assert read_sentence(said) is None
+    assert verdict_word(THROUGHPUT, one) == "undecided"
     assert sentence(THROUGHPUT, NAMES, None, 0.95) == "nothing to compare"
+    assert verdict_word(THROUGHPUT, None) == "not measured"
 
 
 def check(quoted: Quoted) -> None:

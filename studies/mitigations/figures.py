@@ -19,13 +19,12 @@ from analysis.runs import Found
 from analysis.statistics import (
     Change,
     Interval,
-    Verdict,
     change,
     mean_interval,
     simultaneous_confidence,
 )
 from analysis.table import Table
-from analysis.wording import NOTHING, change_text
+from analysis.wording import NOTHING, change_text, verdict_word
 from testbed.results import Run
 
 LOSSY, LOSSLESS, TWO_PATHS = "SharedDropping", "NoDropping", "TwoPaths"
@@ -90,7 +89,9 @@ def fields(found: Found) -> dict[str, object]:
         for variant in variants[1:]
     }
     return {
-        "verdict": lambda scenario, variant: _word(decided.get((scenario, variant))),
+        "verdict": lambda scenario, variant: verdict_word(
+            THROUGHPUT, decided.get((scenario, variant))
+        ),
         "those": lambda scenario, word: _those(decided, scenario, word),
         "one_seed": lambda: _with_one_seed(runs),
     }
@@ -106,22 +107,12 @@ def _changed(
     return change(before, after, confidence)
 
 
-def _word(changed: Change | None) -> str:
-    """What runs say of throughput: more is better."""
-    if changed is None:
-        return "not measured"
-    if changed.interval is None or changed.verdict is Verdict.NOT_ENOUGH_RUNS:
-        return "undecided"
-    words = {Verdict.MORE: "better", Verdict.LESS: "worse"}
-    return words.get(changed.verdict, "the same within 5 %")
-
-
 def _those(decided: Mapping[tuple[str, str], Change | None], scenario: str, word: str) -> str:
     """The variants of a scenario of which the runs say that, or "none"."""
     names = [
         f"`{variant}`"
         for (at, variant), changed in decided.items()
-        if at == scenario and changed is not None and _word(changed) == word
+        if at == scenario and verdict_word(THROUGHPUT, changed) == word
     ]
     return ", ".join(names) or "none"
 

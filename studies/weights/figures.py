@@ -8,9 +8,9 @@ from typing import Any
 from analysis.cells import mean_cell
 from analysis.metrics.metric import Metric
 from analysis.runs import Found, Group
-from analysis.statistics import Verdict, change, simultaneous_confidence
+from analysis.statistics import change, simultaneous_confidence
 from analysis.table import Table
-from analysis.wording import NOTHING, change_text
+from analysis.wording import NOTHING, change_text, verdict_word
 from flashflow.errors import capacity_error, weight_error, weight_ratios
 from study.printed import AllPrinted, Printed
 from testbed.basics.toml_file import PROJECT, read_toml
@@ -29,14 +29,6 @@ FAR_BELOW = 0.89
 LAST_SECONDS = 3
 PASSED_OVER = "guards that Tor can't take as entry guards"
 """The check that counts guards without Fast (`testbed.inside.checks.entry_guards`)."""
-WORDS = {
-    Verdict.LESS: "better",
-    Verdict.MORE: "worse",
-    Verdict.NEARLY_EQUAL: "the same within 5 %",
-    Verdict.NOT_ENOUGH_RUNS: "undecided",
-}
-"""What a change of a time is called."""
-
 LEAST_SEEDS = 3
 """What fewer seeds showed stands in no row."""
 
@@ -184,8 +176,8 @@ def _clients(found: Found, printed: AllPrinted) -> Table:
             cells = (mean_cell(one.values(), TIMES[model].digits) for one in times)
             failed = (_failed(runs, model) for runs in pair)
             changed = change(*times, confidence)
-            word = WORDS[changed.verdict] if changed else NOTHING
-            rows.append((LOADS[clients], size, *cells, change_text(changed), word, *failed))
+            told = change_text(changed), verdict_word(TIMES[model], changed)
+            rows.append((LOADS[clients], size, *cells, *told, *failed))
     columns = (
         *("load", "transfer", "TorFlow, s", "FlashFlow, s"),
         *("FlashFlow against TorFlow", "FlashFlow is"),
