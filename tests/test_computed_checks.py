@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import polars
 import pytest
 from made_record import (
     finished,
@@ -10,6 +11,7 @@ from made_record import (
     socket_sample,
 )
 
+from testbed.asked.plans import make_plan
 from testbed.plan.model import LEAST_SAMPLE_INTERVAL_S, Plan
 from testbed.results import (
     Check,
@@ -17,7 +19,7 @@ from testbed.results import (
 )
 from testbed.results.checks.crossings import crossing_checks
 from testbed.results.checks.losses import loss_checks
-from testbed.results.link_directions import DirectionCounts
+from testbed.results.link_directions import DirectionCounts, directions
 
 
 def direction(plan: Plan, sent: int, lost: int, **changes: object) -> DirectionCounts:
@@ -35,6 +37,7 @@ def direction(plan: Plan, sent: int, lost: int, **changes: object) -> DirectionC
         bundled_segments=0,
         received_packets=sent,
         received_bytes=1000 * sent,
+        readings_apart_s=0.0,
     )
     return replace(counts, **changes)  # type: ignore[arg-type]
 
@@ -75,6 +78,38 @@ def test_bundles_are_found(plan: Plan) -> None:
     assert lacking.observed == "middle1 to exit1: 20000 sent, 19874 arrived"
     assert not check(received_bytes=20_000 * 1515).ok
     assert not check(bundled_segments=2).ok
+
+
+def test_a_link_may_carry_more_where_readings_are_further_apart(plan: Plan) -> None:
+    def holds(received: int) -> bool:
+        ahead = direction(plan, 20_000, 0, received_packets=received, readings_apart_s=0.0125)
+        return bool(next(crossing_checks([ahead])).ok)
+
+    # 100 Mbit/s carry 156.25 packets of 1000 bytes in 12.5 ms.
+    assert holds(20_157)
+    assert not holds(20_158)
+
+
+def test_readings_are_apart_until_the_next_senders_turn() -> None:
+    """In another part, arrivals are counted as of the instant at which parts began to read."""
+    plan = make_plan("NoDropping", "vanilla", changes={"kernels": 2})
+    rows = raw_rows(plan)["links"]
+    turns = {node: number for number, node in enumerate(dict.fromkeys(r["sender"] for r in rows))}
+    for row in rows:
+        slower = 2 if row["when"] == "after" else 1
+        row["time_s"] = 1000.0 + slower * turns[row["sender"]]
+    part_of = {node: number for number, nodes in enumerate(plan.parts) for node in nodes}
+    found = {
+        (one.sender, one.receiver): one.readings_apart_s
+        for one in directions(plan, polars.DataFrame(rows))
+    }
+    assert {part_of[a] == part_of[b] for a, b in found} == {True, False}
+    for (sender, receiver), apart_s in found.items():
+        in_part = sorted(turns[node] for node in turns if part_of[node] == part_of[sender])
+        this = in_part.index(turns[sender])
+        until = in_part[min(this + 1, len(in_part) - 1)]
+        since = turns[sender] if part_of[receiver] == part_of[sender] else in_part[0]
+        assert apart_s == (1 + 2) * (until - since)
 
 
 def test_bundles_may_leave_a_senders_own_card(plan: Plan) -> None:

@@ -1,8 +1,10 @@
 """The counts of each direction of a link while measuring, with the shape that it should have."""
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars
 
@@ -10,6 +12,9 @@ from testbed.basics.errors import TestbedError
 from testbed.plan.model import Plan
 from testbed.plan.network import Shape
 from testbed.results.recorded import Recorded
+
+Reading = tuple[str, str, str]
+"""When it was, and the direction's sender and receiver."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,8 @@ class DirectionCounts:
             when sent, and once when received.
         lost_packets: lost by the link's loss; a bundle counts once.
         overflowed_packets: those that found the queue full, or that its discipline dropped.
+        readings_apart_s: how far apart the readings of the two ends were at most, before and after
+            measuring together.
     """
 
     shape: Shape
@@ -35,6 +42,7 @@ class DirectionCounts:
     bundled_segments: int
     received_packets: int
     received_bytes: int
+    readings_apart_s: float
 
     @property
     def name(self) -> str:
@@ -74,6 +82,7 @@ def directions(plan: Plan, links: polars.DataFrame) -> Iterator[DirectionCounts]
     readings = {
         (row["when"], row["sender"], row["receiver"]): row for row in links.iter_rows(named=True)
     }
+    apart_s = _apart_s(plan, readings)
     for link in plan.links:
         for sender, receiver, shape in link.directions():
             ends = (sender, receiver)
@@ -99,4 +108,26 @@ def directions(plan: Plan, links: polars.DataFrame) -> Iterator[DirectionCounts]
                 received_packets=(after["received_packets"] or 0)
                 - (before["received_packets"] or 0),
                 received_bytes=(after["received_bytes"] or 0) - (before["received_bytes"] or 0),
+                readings_apart_s=apart_s["before", *ends] + apart_s["after", *ends],
             )
+
+
+def _apart_s(plan: Plan, readings: Mapping[Reading, Mapping[str, Any]]) -> dict[Reading, float]:
+    """How far apart the readings of a direction's two ends were at most.
+
+    What a node has sent on all of its links is read at once, then what has arrived over each of
+    them, until the next node's turn. What arrives in another part of the network is counted as of
+    the instant at which the parts began to read.
+    """
+    parts = {node: number for number, nodes in enumerate(plan.parts) for node in nodes}
+    times_s: dict[tuple[str, int | None], list[float]] = defaultdict(list)
+    for (when, sender, _), row in readings.items():
+        times_s[when, parts.get(sender)].append(row["time_s"])
+    turns_s = {key: sorted(times) for key, times in times_s.items()}
+    apart_s = {}
+    for (when, sender, receiver), row in readings.items():
+        turns = turns_s[when, parts.get(sender)]
+        until_s = turns[min(bisect_right(turns, row["time_s"]), len(turns) - 1)]
+        in_one_part = parts.get(sender) == parts.get(receiver)
+        apart_s[when, sender, receiver] = until_s - (row["time_s"] if in_one_part else turns[0])
+    return apart_s
