@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
+import polars
+
 from analysis.cells import mean_cell
 from analysis.metrics.metric import Metric
 from analysis.metrics.transfers import LARGEST_DIFFERENCE, LOAD_TIME
@@ -39,6 +41,8 @@ DOWNLOADS = ("mctor-video", FILES)
 """The loads that FullLink's streams compete with."""
 STREAMS = {"mctor-video": 6, FILES: 5}
 """A load's own streams (docs/measurements.md, "Loads")."""
+GROWING_S = 2.0
+"""How long the windows of a load's connections grow on FullLink at most."""
 
 COMPARISONS = (
     ("five in turn against one", (PATH, ONE), (PATH, FIVE), ("five_against_one", "uniform"), "-"),
@@ -78,6 +82,35 @@ class Runs:
         """The change of a load's time between two pairs of scenario and variant."""
         times = (self.by_seed(LOAD_TIME, *names, load) for names in (before, after))
         return change_text(change(*times, simultaneous_confidence(comparisons)))
+
+
+def _beginning_percent(run: Run) -> float | None:
+    """What the first `GROWING_S` of loads carry of what as long carries after it; None elsewhere.
+
+    A load begins when all transfers of the last one have ended (`testbed.results.values.loads_s`).
+    """
+    if not run.is_whole or run.plan.scenario != FULL:
+        return None
+    begins = run.transfers.sort("start_s", "stream_id").gather_every(STREAMS[run.plan.traffic])
+    since_s = run.delivered.join(begins.filter("measured").select("start_s"), how="cross").select(
+        "received_bytes", since_s=polars.col("time_s") - polars.col("start_s")
+    )
+    first, after = (
+        since_s.filter(polars.col("since_s").is_between(begin_s, begin_s + GROWING_S, "right"))
+        for begin_s in (0.0, GROWING_S)
+    )
+    return 100 * first["received_bytes"].sum() / after["received_bytes"].sum()
+
+
+BEGINNING = Metric(
+    *("loads.beginning_percent", "first two seconds of a load", "%", 0, "neither"),
+    of=_beginning_percent,
+)
+
+
+def metrics() -> list[Metric]:
+    """Metrics beside those of all runs."""
+    return [BEGINNING]
 
 
 def tables(found: Found) -> dict[str, Table]:
@@ -236,6 +269,9 @@ def fields(found: Found) -> dict[str, object]:
     single = "All of it is of one seed, and so an example: nothing here is decided."
     return {
         "shares_counted": lambda load: _counted(SHARING[FIVE], load),
+        "beginning": lambda load: mean_cell(
+            runs.by_seed(BEGINNING, FULL, FIVE, load).values(), BEGINNING.digits
+        ),
         "sharing": " ".join(_sharing(runs, load) for load in DOWNLOADS),
         "only_one_seed": single if len(seeds) < 2 else "",
         "apart": lambda variant: shown(apart(variant)),
