@@ -41,8 +41,8 @@ DOWNLOADS = ("mctor-video", FILES)
 """The loads that FullLink's streams compete with."""
 STREAMS = {"mctor-video": 6, FILES: 5}
 """A load's own streams (docs/measurements.md, "Loads")."""
-GROWING_S = 2.0
-"""How long the windows of a load's connections grow on FullLink at most."""
+BEGINNING_S = 2.0
+"""What counts as a load's beginning: streams are opened, and windows that had fallen grow."""
 
 COMPARISONS = (
     ("five in turn against one", (PATH, ONE), (PATH, FIVE), ("five_against_one", "uniform"), "-"),
@@ -85,7 +85,7 @@ class Runs:
 
 
 def _beginning_percent(run: Run) -> float | None:
-    """What the first `GROWING_S` of loads carry of what as long carries after it; None elsewhere.
+    """What the first `BEGINNING_S` of loads carry of what as long carries after it; None elsewhere.
 
     A load begins when all transfers of the last one have ended (`testbed.results.values.loads_s`).
     """
@@ -96,8 +96,8 @@ def _beginning_percent(run: Run) -> float | None:
         "received_bytes", since_s=polars.col("time_s") - polars.col("start_s")
     )
     first, after = (
-        since_s.filter(polars.col("since_s").is_between(begin_s, begin_s + GROWING_S, "right"))
-        for begin_s in (0.0, GROWING_S)
+        since_s.filter(polars.col("since_s").is_between(begin_s, begin_s + BEGINNING_S, "right"))
+        for begin_s in (0.0, BEGINNING_S)
     )
     return 100 * first["received_bytes"].sum() / after["received_bytes"].sum()
 
