@@ -202,14 +202,6 @@ class Pair:
         changed = change(before, after, confidence)
         return sentence(metric, (self.first.variant, self.other.variant), changed, confidence)
 
-    def times(self, key: str) -> str:
-        """How many times the first's mean the other's is."""
-        metric = self.fields.metric(key)
-        first, other = (
-            MeanOverRuns.of(metric.by_seed(one.runs).values()) for one in (self.first, self.other)
-        )
-        return f"{other.mean / first.mean:.1f}" if first and other and first.mean else NOTHING
-
 
 def span(changes: Sequence[str]) -> str:
     """The range of some changes: "82 to 90 % less" from "-82 %" and "-90 %".

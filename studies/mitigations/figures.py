@@ -92,6 +92,7 @@ def fields(found: Found) -> dict[str, object]:
         "verdict": lambda scenario, variant: verdict_word(
             THROUGHPUT, decided.get((scenario, variant))
         ),
+        "changed": lambda scenario, variant: change_text(decided.get((scenario, variant))),
         "those": lambda scenario, word: _those(decided, scenario, word),
         "one_seed": lambda: _with_one_seed(runs),
     }
