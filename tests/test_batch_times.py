@@ -13,6 +13,7 @@ from rich.console import Console
 
 from commands._batches import at_once
 from testbed import batch
+from testbed.asked.expected_load import expected_rates
 from testbed.asked.plans import make_plan
 from testbed.basics.ending import VALID
 from testbed.batch.display import Display, in_words
@@ -69,11 +70,15 @@ def test_competing_streams_cost_but_are_no_set_up() -> None:
     assert expected.cpu_s == pytest.approx(20 + 30 * ((50 - 20) + (140 - 20)) / 20)
 
 
-def test_what_is_not_known_gets_as_much_as_any_client_did() -> None:
-    estimator = batch.Estimator([earlier(*one) for one in LINE])
-    expected = estimator.expected(make_plan("SharedDropping", "vanilla", duration=10))
+def test_what_is_not_known_gets_what_its_traffic_allows_or_as_much_as_any_client_did() -> None:
+    plan = make_plan("SmallNetwork", "vanilla", duration=10)
+    rates_mb_per_s = expected_rates(plan).values()
+    pages = [one for one in rates_mb_per_s if one < 0.5]
+    assert (len(pages), len(rates_mb_per_s)) == (38, 40)
+    estimator = batch.Estimator([earlier(2, 21), earlier(10, 25)])  # a client had 0.5 MB/s at most
+    expected = estimator.expected(plan)
     assert expected
-    assert expected.cpu_s == pytest.approx(20 + 0.5 * 8 * 100 / 2)
+    assert expected.cpu_s == pytest.approx(20 + 0.5 * plan.traffic_s * (sum(pages) + 2 * 0.5))
     assert expected.basis == "guess"
 
 

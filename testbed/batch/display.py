@@ -230,7 +230,7 @@ def _estimate(expected: Sequence[ExpectedTime | None], at_once: int) -> list[str
     ]
     if guesses := sum(one.basis == "guess" for one in known):
         lines.append(
-            f"{guesses} of them have no earlier run like them: the estimate is the most that any"
-            " run delivered per client"
+            f"{guesses} of them have no earlier run like them: the estimate is the most that their"
+            " clients could load"
         )
     return lines

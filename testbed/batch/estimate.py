@@ -13,6 +13,7 @@ from typing import Literal
 import numpy
 from pydantic import ValidationError
 
+from testbed.asked.expected_load import expected_rates
 from testbed.plan.model import Plan
 from testbed.results.summary import SUMMARY, Summary
 
@@ -27,7 +28,8 @@ class ExpectedTime:
         wall_s: wall time, on a host as busy as during the earlier runs.
         cpu_s: processor time.
         basis: "same" if there were runs of this scenario, traffic and variant; "guess" if the
-            estimate assumes that each client gets as much as any client of an earlier run got.
+            estimate assumes that each client gets what its traffic and links allow, or as much
+            as any client of an earlier run got, whichever is less.
     """
 
     wall_s: float
@@ -69,7 +71,8 @@ class Estimator:
         ]
         if not by_client:
             return None
-        mb = plan.traffic_s * max(by_client) * len(plan.traffic_by_client)
+        rates_mb_per_s = (min(one, max(by_client)) for one in expected_rates(plan).values())
+        mb = plan.traffic_s * sum(rates_mb_per_s)
         return ExpectedTime(self._wall_s.of_mb(mb), self._cpu_s.of_mb(mb), "guess")
 
 
