@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import polars
 
-from testbed.basics.errors import TestbedError
 from testbed.results import Run, values
-from testbed.results.summarising import distribution
 
 
 @dataclass(frozen=True)
@@ -52,22 +50,6 @@ def outliers_percent(run: Run) -> float:
     fenced = run.under_test.throughput_without_outliers_mb_per_s
     completed = run.under_test.transfers.completed
     return 100 * fenced.outliers / completed if fenced and completed else 0.0
-
-
-def median_window(run: Run) -> float | None:
-    """The median of the exit's congestion window on the shared link, in segments.
-
-    It is over samples and connections, and None for a run without its tables.
-
-    Raises:
-        TestbedError: the manifest's plan doesn't name both ends of the link.
-    """
-    if not run.is_whole:
-        return None
-    if not run.plan.shared_link:
-        raise TestbedError(f"{run.directory / 'manifest.json'}: plan.watched has no shared link")
-    first, second = run.plan.shared_link
-    return distribution(run.sockets.filter(node=second, peer=first)["cwnd_segments"]).median
 
 
 def streamed(run: Run) -> Streamed | None:

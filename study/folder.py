@@ -3,6 +3,7 @@
 Its runs are read by `testbed.batch`, its page is made in `study.page`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +74,13 @@ class Study:
     def page(self) -> Path:
         """The page as it is read."""
         return self.folder / "README.md"
+
+    @property
+    def further_templates(self) -> Mapping[str, Path]:
+        """Those of pages beside it, by the page's name: "loss.md" is made of loss.page.md."""
+        end = f".{self.template.name}"
+        files = sorted(self.folder.glob(f"*{end}"))
+        return {f"{file.name.removesuffix(end)}.md": file for file in files}
 
     @property
     def kept(self) -> Path:

@@ -4,7 +4,7 @@ What fields there are is in `study.fields`; a study's own are in its `figures.py
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +27,7 @@ from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, read_toml
 from testbed.results.summary import SUMMARY
 
-HEAD = "<!-- Made of page.md and the runs: edit that, and make this again. -->\n"
+HEAD = "<!-- Made of {template} and the runs: edit that, and make this again. -->\n"
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class Page:
         text: Markdown.
         files: the tables beside it, CSV by file name.
         plots: the figures beside it.
-        missing: the runs and results that the page names and that aren't there.
+        missing: the runs and results that the pages name and that aren't there.
         left_out: a line for each run that doesn't count, with the reason.
+        further: the other pages beside it, Markdown by file name.
     """
 
     text: str
@@ -47,9 +48,10 @@ class Page:
     plots: Sequence[Plot]
     missing: Sequence[str] = ()
     left_out: Sequence[str] = ()
+    further: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, file: Path) -> None:
-        """Write the page and, beside it, its tables as CSV and its figures as PNG.
+        """Write the page and, beside it, further pages, tables as CSV, and figures as PNG.
 
         Raises:
             InputError: it can't be written.
@@ -57,7 +59,7 @@ class Page:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(self.text, encoding="utf-8")
-            for name, text in self.files.items():
+            for name, text in (*self.further.items(), *self.files.items()):
                 (file.parent / name).write_text(text, encoding="utf-8", newline="")
         except OSError as error:
             raise InputError(f"{file}: {error.strerror}: needed for the page") from error
@@ -128,21 +130,26 @@ def own_metrics(study: Study) -> Sequence[Metric]:
 
 
 def make_page(study: Study, directory: Path) -> Page:
-    """Fill a study's template with the runs below a directory.
+    """Fill a study's templates with the runs below a directory.
 
     Raises:
-        InputError: the template names something that there isn't.
+        InputError: a template names something that there isn't.
     """
     made = made_of(study, directory)
-    place = label(study.template)
-    try:
-        source = study.template.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{place}: {error.strerror}") from error
-    text = filled(source, made.names, place)
+    text = _filled(study.template, made)
+    further = {name: _filled(file, made) for name, file in study.further_templates.items()}
     plots = list(_plots(made.code, made.of))
     missing = [*made.fields.missing, *made.printed.missing]
-    return Page(HEAD + wrapped(text), made.fields.files, plots, missing, made.found.left_out)
+    return Page(text, made.fields.files, plots, missing, made.found.left_out, further)
+
+
+def _filled(template: Path, made: Made) -> str:
+    place = label(template)
+    try:
+        source = template.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{place}: {error.strerror}") from error
+    return HEAD.format(template=template.name) + wrapped(filled(source, made.names, place))
 
 
 def _lacking(study: Study, found: Found, printed: AllPrinted) -> str:

@@ -42,7 +42,7 @@ def write_web_page(study: Study, made: Page, file: Path) -> None:
 
 
 def _html(study: Study, made: Page, folder: Path) -> str:
-    tokens = _READER.parse(made.text.removeprefix(HEAD))
+    tokens = _READER.parse(made.text.removeprefix(HEAD.format(template=study.template.name)))
     title = study.keys.question
     if tokens[:1] and tokens[0].tag == "h1":
         title, tokens = tokens[1].content, tokens[3:]

@@ -22,7 +22,7 @@ DOCUMENTS = sorted(
     path
     for path in [*PROJECT.glob("*.md"), *PROJECT.glob("[!.]*/**/*.md")]
     if not path.relative_to(PROJECT).parts[0].startswith("results")
-    and path.name != "page.md"  # a template: the page is beside it
+    and not path.name.endswith("page.md")  # a template: the page is beside it
 )
 SHELL = "sh"
 SHELLS = ("sh", "bash", "shell", "console")

@@ -21,7 +21,6 @@ from made_record import (
 )
 from rich.console import Console
 
-from analysis.run_values import median_window
 from commands.scenario import print_summary
 from testbed.basics.errors import TestbedError
 from testbed.plan.model import Plan
@@ -141,7 +140,6 @@ def test_a_summary_alone_has_the_figures_of_its_run(run: Path) -> None:
     alone = read_run(run, whole=False)
     assert not alone.is_whole
     assert figures_of(alone) == figures
-    assert median_window(alone) is None
     summary = run / "summary.json"
     summary.write_text(summary.read_text().replace('"seed": 3', '"seed": 4'))
     with pytest.raises(TestbedError, match=r"summary\.json: damaged"):

@@ -60,7 +60,7 @@ def test_the_page_is_that_of_the_kept_runs(made: tuple[Study, Page, Found]) -> N
     assert bool(page.missing) == (study.runs > 0 and not every_run(found))  # if none is made
     again = f"./run.py study {study.name} --kept"
     assert study.page.read_text(encoding="utf-8") == page.text, again
-    for name, text in page.files.items():
+    for name, text in (*page.further.items(), *page.files.items()):
         assert (study.folder / name).read_bytes().decode() == text, again
     for plot in page.plots:
         assert (study.folder / f"{plot.name}.png").is_file(), again
@@ -223,11 +223,14 @@ def test_metrics_of_tables_are_kept(own: Path) -> None:
     template = own / "page.md"
     line = '{{ runs("pctls", "Mine").mean("rows") }} rows\n'
     template.write_text(template.read_text(encoding="utf-8") + line, encoding="utf-8")
+    (own / "rows.page.md").write_text(f"# Rows\n\n{line}", encoding="utf-8")
     assert status_of(["study", "./own", "--keep"]) == VALID
-    page = (own / "README.md").read_text(encoding="utf-8")
-    assert re.search(r" [1-9][0-9]* rows$", page, re.MULTILINE)
+    pages = [(own / name).read_text(encoding="utf-8") for name in ("README.md", "rows.md")]
+    for page in pages:
+        assert re.search(r"\b[1-9][0-9]* rows$", page, re.MULTILINE)
+    assert pages[1].startswith("<!-- Made of rows.page.md and the runs")
     assert status_of(["study", "./own", "--kept"]) == VALID
-    assert (own / "README.md").read_text(encoding="utf-8") == page
+    assert [(own / name).read_text(encoding="utf-8") for name in ("README.md", "rows.md")] == pages
 
 
 @pytest.mark.slow

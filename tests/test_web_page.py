@@ -12,7 +12,7 @@ from study.web_page import write_web_page
 from testbed.basics.ending import VALID
 from testbed.basics.toml_file import PROJECT
 
-TEXT = f"""{HEAD}# Which is faster?
+TEXT = f"""{HEAD.format(template="page.md")}# Which is faster?
 
 **Neither**, as [another page](../../docs/links.md#rates) says; all is in [all.csv](all.csv).
 

@@ -15,11 +15,11 @@ from analysis.metrics.transfers import (
     STREAM_ROUND_TRIP,
     TIME_TO_LAST_BYTE,
 )
-from analysis.run_values import median_window
 from analysis.runs import Found
 from analysis.statistics import NEARLY_EQUAL, Change, Interval, change, mean_interval
 from analysis.wording import NOTHING, change_text, percent
 from study.hydra.published import COMPARED, TWO_CLIENTS
+from study.hydra.shared_link import MEDIAN_WINDOW
 from testbed.results import Run
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not enough runs"
@@ -152,7 +152,7 @@ def _of_window(found: Found, scenario: str, text: str, limits: Limits) -> Statem
     runs = [_vanilla_and_pctls(found, scenario, model) for model in TWO_CLIENTS[scenario]]
     verdicts, numbers = [], []
     for number, variant in enumerate(COMPARED):
-        windows = [median_window(run) for of_variants in runs for run in of_variants[number]]
+        windows = [MEDIAN_WINDOW.value(run) for of_variants in runs for run in of_variants[number]]
         interval = mean_interval([window for window in windows if window is not None])
         verdicts.append(_lies_within(interval, limits))
         shown = f"{interval.low:.0f} to {interval.high:.0f}" if interval else NOTHING
