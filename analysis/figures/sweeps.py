@@ -32,7 +32,9 @@ Points = Sequence[tuple[float, Sequence[Run]]]
 
 SEGMENT_BYTES = 1448
 """The bytes of a TCP stream in a full segment."""
-CELL_SHARE = 498 / 514
+CELL_PAYLOAD_BYTES = 498
+"""What a relay cell of version 0 carries of a stream."""
+CELL_SHARE = CELL_PAYLOAD_BYTES / 514
 """The payload of a relay cell, as a share of its size on the wire."""
 
 CAPTION = (

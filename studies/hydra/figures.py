@@ -17,6 +17,7 @@ from analysis.statistics import MeanOverRuns, change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text, percent
 from study.hydra.published import COMPARED, NETWORKS, TABLE_4
+from study.hydra.shared_link import METRICS
 from study.hydra.statements import FAILS, HOLDS, OPEN, Statement, judged_statements
 from study.hydra.tables import statements
 from testbed.results import Run
@@ -77,6 +78,11 @@ OF_RELAYS: Mapping[str, Metric] = {
     )
 }
 _INTERVALS = len(LOSSES) * len(IN_MS) + len(OF_RELAYS)
+
+
+def metrics() -> Sequence[Metric]:
+    """Metrics beside those of all runs, of the shared link."""
+    return METRICS
 
 
 def tables(found: Found) -> dict[str, Table]:

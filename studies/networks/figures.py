@@ -98,13 +98,7 @@ def fields(found: Found) -> dict[str, object]:
         for row in by_name["spare"].rows
         for metric, cell in zip(COMPARED, row[-len(COMPARED) :], strict=True)
     }
-    waits = {
-        (row[0], row[1]): dict(zip(COMPARED, row[2:], strict=True))
-        for row in by_name["at_once"].rows
-    }
-    without = list(AT_ONCE)[1]
     return {
-        "at_once": lambda network, metric: waits.get((network, without), {}).get(metric, NOTHING),
         "change": lambda variant, metric: changes.get((variant, metric), NOTHING),
         "decided": lambda name: _decided(by_name[name]),
         "comparisons": lambda name: len(COMPARED) * max(1, len(by_name[name].rows) - 1),

@@ -5,17 +5,13 @@ They explain the paper's numbers (studies/hydra/loss.md and queues.md), and take
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import sqrt
 
-from analysis.figures.sweeps import SEGMENT_BYTES
+from analysis.figures.sweeps import CELL_PAYLOAD_BYTES, SEGMENT_BYTES, cubic_window_segments
 from analysis.metrics.metric import Metric
 from testbed.results import Run
 from testbed.results.link_directions import DirectionCounts, directions
 from testbed.results.summarising import distribution
 from testbed.results.summary import Distribution
-
-CELL_PAYLOAD_BYTES = 498
-"""What a relay cell carries of a stream (tor-spec, "Relay cells")."""
 
 Ends = tuple[str, str]
 """The nodes at the ends of the shared link, the one towards the clients first."""
@@ -54,8 +50,10 @@ def _lost_percent(run: Run, ends: Ends) -> float | None:
 
 
 def _expected_window(run: Run, ends: Ends) -> float | None:
-    lost_percent = _lost_percent(run, ends)
-    return sqrt(1.5 * 100 / lost_percent) if lost_percent else None
+    lost_percent, round_trip_ms = _lost_percent(run, ends), _sampled(run, ends, "rtt_ms").mean
+    if not lost_percent or not round_trip_ms:
+        return None
+    return cubic_window_segments(lost_percent / 100, round_trip_ms / 1e3)
 
 
 def _rate_mb_per_s(run: Run, ends: Ends) -> float | None:
@@ -108,7 +106,7 @@ MEDIAN_WINDOW = replace(
 EXPECTED_WINDOW = replace(
     WINDOW,
     key="shared_link.window_segments.expected",
-    name="√(1.5/p) (RFC 9438, section 4.3)",
+    name="CUBIC's window at this loss and round trip",
     of=_of_shared_link(_expected_window),
 )
 KERNEL_ROUND_TRIP = replace(
