@@ -81,12 +81,14 @@ class Claim:
     Attributes:
         words: the change as the paper has it.
         less: whether it says that the time is less.
+        published: the change as a share of the time, if the paper has a number.
     """
 
     scenario: str
     metric: Metric
     words: str
     less: bool
+    published: float | None
     before: Sequence[Run]
     after: Sequence[Run]
     confidence: float
@@ -107,6 +109,14 @@ class Claim:
         low, high = changed.interval
         holds, fails = (high < 0, low > 0) if self.less else (low > 0, high < 0)
         return HOLDS if holds else FAILS if fails else OPEN
+
+    @property
+    def is_ruled_out(self) -> bool:
+        """Whether the published number lies outside the interval."""
+        interval = self.change.interval if self.change else None
+        if interval is None or self.published is None:
+            return False
+        return not interval.low <= self.published <= interval.high
 
 
 def metrics() -> list[Metric]:
@@ -132,6 +142,8 @@ def fields(found: Found) -> dict[str, object]:
                 name: verdicts.count(verdict)
                 for name, verdict in (("hold", HOLDS), ("fail", FAILS), ("open", OPEN))
             },
+            "numbers": sum(one.published is not None for one in claims),
+            "ruled_out": sum(one.is_ruled_out for one in claims),
         },
         "decided": lambda: _decided(runs),
     }
@@ -193,6 +205,7 @@ def _claims(runs: Runs) -> list[Claim]:
             metric=_metric(one["model"], one["time"], one["at"]),
             words=one["words"],
             less=one.get("change", 1.0) < 0,
+            published=one.get("change"),
             before=runs.get((one["scenario"], VANILLA), ()),
             after=runs.get((one["scenario"], PCTCP), ()),
             confidence=simultaneous_confidence(len(said)),
