@@ -16,6 +16,7 @@ from analysis.runs import Found
 from analysis.statistics import Change, change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text, percent
+from study.verdicts import DIFFERS, REPRODUCED, verdict_of
 from testbed.basics.toml_file import read_toml
 from testbed.results import Run
 
@@ -80,15 +81,13 @@ class Claim:
 
     Attributes:
         words: the change as the paper has it.
-        less: whether it says that the time is less.
-        published: the change as a share of the time, if the paper has a number.
+        said: the change as a share of the time, or "less" or "more".
     """
 
     scenario: str
     metric: Metric
     words: str
-    less: bool
-    published: float | None
+    said: float | str
     before: Sequence[Run]
     after: Sequence[Run]
     confidence: float
@@ -103,20 +102,19 @@ class Claim:
     @property
     def verdict(self) -> str:
         """Whether the time changes in the paper's direction, by the interval."""
-        changed = self.change
-        if changed is None or changed.interval is None:
-            return OPEN
-        low, high = changed.interval
-        holds, fails = (high < 0, low > 0) if self.less else (low > 0, high < 0)
-        return HOLDS if holds else FAILS if fails else OPEN
+        verdict = verdict_of(self.said, change_text(self.change), "direction")
+        return {REPRODUCED: HOLDS, DIFFERS: FAILS}.get(verdict, OPEN)
 
     @property
-    def is_ruled_out(self) -> bool:
-        """Whether the published number lies outside the interval."""
-        interval = self.change.interval if self.change else None
-        if interval is None or self.published is None:
-            return False
-        return not interval.low <= self.published <= interval.high
+    def has_number(self) -> bool:
+        """Whether the paper says how large the change is."""
+        return isinstance(self.said, float)
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is such a number, and lies outside the interval."""
+        text = change_text(self.change)
+        return self.has_number and verdict_of(self.said, text, "interval") == DIFFERS
 
 
 def metrics() -> list[Metric]:
@@ -142,8 +140,8 @@ def fields(found: Found) -> dict[str, object]:
                 name: verdicts.count(verdict)
                 for name, verdict in (("hold", HOLDS), ("fail", FAILS), ("open", OPEN))
             },
-            "numbers": sum(one.published is not None for one in claims),
-            "ruled_out": sum(one.is_ruled_out for one in claims),
+            "numbers": sum(one.has_number for one in claims),
+            "differ": sum(one.differs for one in claims),
         },
         "decided": lambda: _decided(runs),
     }
@@ -204,8 +202,7 @@ def _claims(runs: Runs) -> list[Claim]:
             scenario=one["scenario"],
             metric=_metric(one["model"], one["time"], one["at"]),
             words=one["words"],
-            less=one.get("change", 1.0) < 0,
-            published=one.get("change"),
+            said=one.get("change") or one["way"],
             before=runs.get((one["scenario"], VANILLA), ()),
             after=runs.get((one["scenario"], PCTCP), ()),
             confidence=simultaneous_confidence(len(said)),
