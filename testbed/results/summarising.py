@@ -56,10 +56,9 @@ def summary_parts(plan: Plan, recorded: Recorded) -> dict[str, Any]:
     throughput and times.
     """
     tables = recorded.tables
-    models = sorted(set(plan.traffic_by_client.values()), key=lambda model: model != plan.traffic)
     by_traffic = [
         traffic_summary(tables, model, clients_of(model, plan.traffic_by_client))
-        for model in models
+        for model in traffic_models(plan)
     ]
     under_test = by_traffic[0].model_dump(exclude=_BY_TRAFFIC_ONLY)
     return {
@@ -73,6 +72,15 @@ def summary_parts(plan: Plan, recorded: Recorded) -> dict[str, Any]:
         "processors": processor_summaries(tables.processors),
         "wire_bytes_per_byte": wire_bytes_per_byte(plan, tables),
     }
+
+
+def traffic_models(plan: Plan) -> list[str]:
+    """The models that clients run: the one under test, then the others as the clients come.
+
+    A set of them would have another order in each process, and the summary other bytes.
+    """
+    models = dict.fromkeys(plan.traffic_by_client.values())
+    return sorted(models, key=lambda model: model != plan.traffic)
 
 
 def _circuits_of_clients(plan: Plan, tables: HasTables) -> CircuitsOfClients | None:
@@ -135,7 +143,9 @@ def fairness(throughput: polars.DataFrame, clients: Sequence[str]) -> Fairness |
     Returns:
         None for a single client, or if no client got anything.
     """
-    means = dict(throughput.group_by("client").agg(polars.mean("throughput_mb_per_s")).iter_rows())
+    # Of many rows `group_by` adds up each thread's share first: other cores, other last digits.
+    mean = polars.mean("throughput_mb_per_s").over("client")
+    means = dict(throughput.select("client", mean).unique().iter_rows())
     got = [float(means.get(client) or 0.0) for client in clients]
     if len(got) < 2 or not any(got):
         return None
