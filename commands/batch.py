@@ -7,8 +7,8 @@ Whole runs are not made again, so the same command continues a batch that was st
 ./run.py batch docs/examples/smoke.toml
 ```
 
-`smoke.toml` takes seven minutes on two cores, `hydra`, the paper's whole private testbed,
-[a night](batch.md#how-long-it-takes). Results and their report go to `results/smoke/`. [How to
+`smoke.toml` takes seven minutes on two cores, `hydra`, all runs of the paper's study,
+[some hours](batch.md#how-long-it-takes). Results and their report go to `results/smoke/`. [How to
 write such a file](batch.md), and what happens to runs that fail or don't count; [on a
 cluster](cluster.md).
 """

@@ -39,7 +39,7 @@ def _of_commands(printed: Sequence[Printed]) -> str:
     time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.1f} hours"
     commits = _listed((one.commit or "unknown")[:7] for one in printed)
     made = "the command in study.toml" if len(printed) == 1 else "the commands in study.toml"
-    return f"Made of what {made} printed at commit {commits}, in {time} of processor time."
+    return f"Made from what {made} printed at commit {commits}, in {time} of processor time."
 
 
 def _of_runs(found: Found) -> str:
@@ -57,8 +57,8 @@ def _of_runs(found: Found) -> str:
     ]
     left_out = f"; {len(found.left_out)} runs were left out" if found.left_out else ""
     return (
-        f"Made of {made}, seeds {_seeds(runs)}, with {' and '.join(versions)}{left_out}. They took"
-        f" {processor_h(runs):.1f} hours of processor time."
+        f"Made from {made}, seeds {_seeds(runs)}, with {' and '.join(versions)}{left_out}."
+        f" They took {processor_h(runs):.1f} hours of processor time."
     )
 
 
@@ -72,7 +72,7 @@ def lacking(found: Found, plans: Iterable[Plan]) -> str:
     for scenario, variant in missing:
         by_scenario.setdefault(scenario, []).append(variant)
     kinds = "; ".join(f"{scenario}: {', '.join(ones)}" for scenario, ones in by_scenario.items())
-    return f"Not made yet are {missing.total()} of the study's runs ({kinds})."
+    return f"{missing.total()} of the study's runs are not made yet ({kinds})."
 
 
 def _names(one: Summary | Plan) -> tuple[str, str, str, int]:

@@ -24,7 +24,7 @@ from testbed.basics.toml_file import Text, label, read_model, suggestion
 from testbed.batch.batch_file import STUDIES
 
 PAPERS = STUDIES / "papers.toml"
-HEAD = "<!-- `./run.py reference papers` makes this page of shown.toml files and kept runs. -->\n"
+HEAD = "<!-- `./run.py reference papers` makes this page from shown.toml files and kept runs. -->\n"
 TYPED = {
     "not here": "it can't be measured here",
     "no measurement": "it shows nothing that was measured",

@@ -27,7 +27,7 @@ from testbed.basics.errors import InputError
 from testbed.basics.toml_file import label, read_toml
 from testbed.results.summary import SUMMARY
 
-HEAD = "<!-- Made of {template} and the runs: edit that, and make this again. -->\n"
+HEAD = "<!-- Made from {template} and the runs: edit that, and make this again. -->\n"
 
 
 @dataclass(frozen=True)

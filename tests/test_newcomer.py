@@ -191,7 +191,7 @@ def test_a_study_is_one_folder(copy: Path, tmp_path: Path) -> None:
     assert "# Does pctls still help at half the loss?" in made
     assert "pctls is better than vanilla: throughput +" in made and "the paper: 400 %" in made
     assert "| pctls | SharedDropping,links.middle-exit.loss=0.05% |" in made
-    assert "Made of 6 runs" in made
+    assert "Made from 6 runs" in made
 
 
 def test_a_figure_is_one_file(copy: Path, runs: Path, tmp_path: Path) -> None:

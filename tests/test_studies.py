@@ -84,7 +84,7 @@ def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
     wanted = {_names(plan) for plan in plans}
     kept = {_names(one.summary) for one in every_run(found)}
     assert kept <= wanted
-    lacking = "Not made yet are " in made[1].text
+    lacking = "of the study's runs are not made yet" in made[1].text
     assert (kept == wanted) != lacking  # the page says what isn't there
     with unpacked(study) as folder:
         printed = read_printed(study.commands, folder)
@@ -180,7 +180,7 @@ def test_runs_are_made_then_kept_and_the_page_is_the_same(
     assert begun() == ALL
     made = Path("results/own/README.md").read_text(encoding="utf-8")
     assert "\n# Which is faster?\n" in made and " MB/s," in made
-    assert "Made of 4 runs" in made
+    assert "Made from 4 runs" in made
     assert not (own / "kept.tar.xz").exists()
     assert status_of(["study", "./own", "--keep"]) == VALID
     assert begun() == ALL  # not made again
@@ -228,7 +228,7 @@ def test_metrics_of_tables_are_kept(own: Path) -> None:
     pages = [(own / name).read_text(encoding="utf-8") for name in ("README.md", "rows.md")]
     for page in pages:
         assert re.search(r"\b[1-9][0-9]* rows$", page, re.MULTILINE)
-    assert pages[1].startswith("<!-- Made of rows.page.md and the runs")
+    assert pages[1].startswith("<!-- Made from rows.page.md and the runs")
     assert status_of(["study", "./own", "--kept"]) == VALID
     assert [(own / name).read_text(encoding="utf-8") for name in ("README.md", "rows.md")] == pages
 
@@ -246,7 +246,7 @@ def test_only_what_is_not_kept_is_made(own: Path, capsys: pytest.CaptureFixture[
     assert status_of(["study", "./own", "--missing", "--keep", "--out", "second"]) == VALID
     assert sorted(begun()[len(before) :]) == ["pctls 3", "vanilla 3"]
     page = (own / "README.md").read_text(encoding="utf-8")
-    assert "Made of 6 runs" in page
+    assert "Made from 6 runs" in page
     assert status_of(["study", "./own", "--kept"]) == VALID
     assert (own / "README.md").read_text(encoding="utf-8") == page
 

@@ -61,7 +61,8 @@ def test_a_page_of_what_commands_print(
     assert "commands to carry out: ./run.py salsa 2021-11-30" in capsys.readouterr().err
     assert status_of(["study", "./links", "--keep"]) == VALID
     page = (of_commands / "README.md").read_text(encoding="utf-8")
-    assert "1000 circuits, 0." in page and "Made of what the command in study.toml printed" in page
+    assert "1000 circuits, 0." in page
+    assert "Made from what the command in study.toml printed" in page
     file = Path("results/links/commands/links.json")
     before = file.stat().st_mtime_ns
     assert status_of(["study", "./links"]) == VALID
