@@ -5,12 +5,12 @@ Numbers are read as pages have them: "-8.0 % (-12 % to -3.0 %)", "3.63 to 7.75 %
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from analysis.statistics import Interval
+from analysis.statistics import NEARLY_EQUAL, Interval
 from analysis.wording import NOTHING
 from study.expressions import value_of
 from testbed.basics.errors import InputError
@@ -18,10 +18,10 @@ from testbed.basics.toml_file import Text
 
 REPRODUCED, DIFFERS, OPEN, NOT_MADE = "reproduced", "differs", "open", "not made yet"
 RULES = {
-    "interval": "it lies in our interval, and 0 doesn't",
+    "interval": "it lies in our interval, and 0 doesn't; if it is 0, the interval is within ±5 %",
     "direction": "our interval is on its side of 0, however large the change",
     "range": "all of ours lies in the published range",
-    "at most": "ours is no more",
+    "at most": "ours is no more, the standard deviation beside it included",
     "statement": "our interval lies where the paper's statement has it",
     "10 %": "ours is so far at most from what rounds to it",
 }
@@ -103,15 +103,13 @@ def verdict_of(published: object, ours: object, within: str) -> str:
         return _by_direction(published, _interval(ours))
     if within == "interval":
         return _by_interval(_ends(published)[0], _interval(ours))
-    low, high = _ends(ours)
-    least, most = _ends(published)
     if within == "at most":
-        agrees = high <= most
-    elif within == "range":
+        return _at_most(_ends(published)[1], ours)
+    if within == "range":
+        (low, high), (least, most) = _ends(ours), _ends(published)
         agrees = least <= low and high <= most
     else:
-        share = float(within.removesuffix(" %")) / 100
-        agrees = _near((low, high), (least, most), share)
+        agrees = _near(ours, _ends(published), float(within.removesuffix(" %")) / 100)
     return REPRODUCED if agrees else DIFFERS
 
 
@@ -131,29 +129,44 @@ def _by_direction(published: object, interval: Interval | None) -> str:
     return OPEN if low <= 0 <= high and low < high else DIFFERS
 
 
-def _by_interval(published: float, interval: Interval | None) -> str:
-    """An interval with both 0 and the published number in it decides nothing."""
+def _by_interval(published: Decimal, interval: Interval | None) -> str:
+    """An interval with both 0 and the published number in it decides nothing.
+
+    If the published number is 0, it does if it is narrow.
+    """
     if interval is None:
         return OPEN
     low, high = interval
     if not low <= published <= high:
         return DIFFERS
-    return OPEN if low < 0 < high and published else REPRODUCED
+    narrow = not published and low >= -NEARLY_EQUAL and high <= NEARLY_EQUAL
+    return REPRODUCED if narrow or not low <= 0 <= high else OPEN
 
 
-def _near(ours: tuple[float, float], published: tuple[float, float], share: float) -> bool:
-    """Whether both ends are near a range's, or any of ours is near a single number."""
+def _at_most(most: Decimal, ours: object) -> str:
+    """A mean whose standard deviation reaches beyond the published number decides nothing."""
+    low, high = _ends(ours)
+    _, _, deviation = str(ours).removesuffix(" %").partition(" ± ")
+    spread = Decimal(deviation or 0)
+    if high + spread <= most:
+        return REPRODUCED
+    return DIFFERS if low - spread > most else OPEN
+
+
+def _near(ours: object, published: tuple[Decimal, Decimal], share: float) -> bool:
+    """Whether both ends are near a range's, or one of ours is near a single number."""
     areas = [_area(one, share) for one in published]
     if published[0] == published[1]:
-        return ours[0] <= areas[0][1] and areas[0][0] <= ours[1]
-    return all(low <= one <= high for one, (low, high) in zip(ours, areas, strict=True))
+        least, most = areas[0]
+        several = ours if isinstance(ours, list | tuple) else [ours]
+        return any(low <= most and least <= high for low, high in map(_ends, several))
+    return all(low <= one <= high for one, (low, high) in zip(_ends(ours), areas, strict=True))
 
 
-def _area(published: float, share: float) -> tuple[float, float]:
-    """What is so near to what a positive number was rounded from."""
-    exponent = Decimal(f"{published:g}").as_tuple().exponent
-    half = 0.5 * 10 ** int(exponent)
-    return (published - half) * (1 - share), (published + half) * (1 + share)
+def _area(published: Decimal, share: float) -> tuple[float, float]:
+    """What is so near to what a positive number was rounded from, by the digits it is given in."""
+    half = 0.5 * 10 ** int(published.as_tuple().exponent)
+    return (float(published) - half) * (1 - share), (float(published) + half) * (1 + share)
 
 
 def _interval(ours: object) -> Interval | None:
@@ -167,10 +180,13 @@ def _interval(ours: object) -> Interval | None:
     return Interval(float(found[1]) / unit, float(found[3]) / unit)
 
 
-def _ends(value: object) -> tuple[float, float]:
-    """The least and the greatest number of a number, a range, or several of them."""
+def _ends(value: object) -> tuple[Decimal, Decimal]:
+    """The least and the greatest number of a number, a range, or several of them, as written."""
     if isinstance(value, list | tuple):
         ends = [end for one in value for end in _ends(one)]
         return min(ends), max(ends)
     numbers = str(value).partition(" ± ")[0].removesuffix(" %").split(" to ")
-    return float(numbers[0]), float(numbers[-1])
+    try:
+        return Decimal(numbers[0]), Decimal(numbers[-1])
+    except InvalidOperation as error:
+        raise ValueError(f"{value!r} is no number") from error
