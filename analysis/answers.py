@@ -3,7 +3,7 @@
 The sentences on differences are those of `comparison`; a report begins with them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +13,8 @@ from analysis.comparison import Compared, compare_groups
 from analysis.figures import over_time
 from analysis.metrics import HEADLINES
 from analysis.runs import Groups
-from analysis.statistics import MeanOverRuns, Verdict
-from analysis.wording import mean_text, percent
+from analysis.statistics import MeanOverRuns
+from analysis.wording import UNDECIDED, VERDICT_WORDS, mean_text, percent, verdict_word
 from testbed.plan.connections import WATCHED_PAIR
 from testbed.results import Run
 
@@ -63,19 +63,31 @@ def answer(groups: Groups) -> Answer:
 
 
 def overview(answers: Sequence[Answer]) -> list[Compared]:
-    """The comparisons of several answers for one figure, as far as all have the same metrics."""
+    """The comparisons of several answers for one figure, as far as all have the same metrics.
+
+    Names say what the settings differ in, and each baseline if it isn't one for all.
+    """
     told = [one for one in answers if one.compared]
+    several = len({row.first for one in told for row in one.compared}) > 1
     keys = [{row.metric.key for row in one.compared} for one in told]
     common = set.intersection(*keys) if keys else set()
     settings = [one.setting for one in told]
     parts = enumerate(zip(*settings, strict=True))
     differing = [place for place, values in parts if len(set(values)) > 1]
     return [
-        replace(row, other=": ".join([*(one.setting[place] for place in differing), row.other]))
+        replace(
+            row,
+            first="its own baseline" if several else row.first,
+            other=": ".join([*(one.setting[place] for place in differing), _named(row, several)]),
+        )
         for one in told
         for row in one.compared
         if row.metric.key in common
     ]
+
+
+def _named(row: Compared, with_first: bool) -> str:
+    return f"{row.other} against {row.first}" if with_first else row.other
 
 
 def _claim(rows: Sequence[Compared]) -> Compared:
@@ -85,35 +97,19 @@ def _claim(rows: Sequence[Compared]) -> Compared:
     return next((row for row in known if row.change), rows[0])
 
 
-_KINDS: Mapping[str, str] = {
-    "better": "Better",
-    "worse": "Worse",
-    Verdict.MORE: "More",
-    Verdict.LESS: "Less",
-    Verdict.NEARLY_EQUAL: "The same within 5 %",
-    Verdict.NOT_ENOUGH_RUNS: "Undecided",
-}
-
-
 def _others(rows: Sequence[Compared]) -> str:
     """The other metrics of a variant, by what the runs say of them."""
     claim = _claim(rows)
-    by_kind: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    by_word: dict[str, list[str]] = {word: [] for word in VERDICT_WORDS}
     for row in rows:
         if row is not claim and row.change:
-            by_kind[_kind(row)].append(f"{row.metric.name} {percent(row.change.share)}")
-    undecided = len(by_kind.pop(Verdict.NOT_ENOUGH_RUNS))
-    told = [f"{_KINDS[kind]}: {', '.join(texts)}." for kind, texts in by_kind.items() if texts]
+            word = verdict_word(row.metric, row.change)
+            by_word[word].append(f"{row.metric.name} {percent(row.change.share)}")
+    undecided = len(by_word.pop(UNDECIDED))
+    told = [f"{word.capitalize()}: {', '.join(texts)}." for word, texts in by_word.items() if texts]
     if undecided:
         told.append(f"Undecided: {counted(undecided, 'metric')}.")
     return f"{rows[0].other} against {rows[0].first}. {' '.join(told)}" if told else ""
-
-
-def _kind(row: Compared) -> str:
-    verdict = row.change.verdict if row.change else Verdict.NOT_ENOUGH_RUNS
-    if verdict in (Verdict.MORE, Verdict.LESS) and row.metric.better != "neither":
-        return "better" if row.metric.better == verdict.value else "worse"
-    return verdict
 
 
 def _numbers(variant: str, runs: Sequence[Run]) -> str:

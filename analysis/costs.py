@@ -53,6 +53,8 @@ def read_costs(file: Path) -> list[Costs]:
     columns = ",".join(lines[0]) if lines else ""
     if columns != _COLUMNS:
         raise InputError(f"{file}: {columns or 'is empty'}: expected {_COLUMNS} in the first row")
+    if not lines[1:]:
+        raise InputError(f"{file}: has no rows below {_COLUMNS}: write a row for each network")
     return [_costs(f"{file}, row {number}", row) for number, row in enumerate(lines[1:], 2)]
 
 
@@ -71,7 +73,10 @@ def costs_plot(costs: Sequence[Costs]) -> Plot:
     """A panel for each figure, over the number of Tors, with a line for each program."""
     programs = list(dict.fromkeys(one.program for one in costs))
     looks = {
-        program: {"color": style.COLOURS[number], "linestyle": style.LINE_STYLES[number]}
+        program: {
+            "color": style.COLOURS[number % len(style.COLOURS)],
+            "linestyle": style.LINE_STYLES[number % len(style.LINE_STYLES)],
+        }
         for number, program in enumerate(programs)
     }
     figure, places = style.grid(

@@ -123,7 +123,7 @@ def _picture(
 
 
 def _variant(name: str) -> str:
-    return name.rpartition(": ")[2]
+    return name.rpartition(": ")[2].partition(" against ")[0]
 
 
 def _counts(found: Found, invalid: Sequence[Run]) -> str:

@@ -21,7 +21,7 @@ from analysis.table import Table
 from analysis.wording import NOTHING
 from testbed.asked.scenario import SCENARIOS
 from testbed.asked.variant_name import as_typed
-from testbed.basics.toml_file import names_in
+from testbed.basics.toml_file import names_in, shown
 from testbed.plan.model import Plan
 from testbed.plan.programs import Patch, Tor
 from testbed.results import Check, Run, kept_patch
@@ -190,7 +190,7 @@ def command(plan: Plan, machine: str = "virtual") -> str:
     scenario = scenario if scenario in names_in(SCENARIOS) else f"{scenario}.toml"
     words = ["./run.py", "scenario", scenario]
     for key, value in plan.changes.items():
-        words += ["--set", f"{key}={value}"]
+        words += ["--set", f"{key}={value if isinstance(value, str) else shown(value)}"]
     words += ["--variant", as_typed(plan.variant)]
     if plan.traffic_overridden:
         words += ["--traffic", plan.traffic]

@@ -71,6 +71,9 @@ def sentence(metric: Metric, names: tuple[str, str], change: Change | None, leve
 
 _UNDECIDED = ("undecided between ", " and ")
 _WITHIN = f" within {100 * NEARLY_EQUAL:g} %"
+UNDECIDED = "undecided"
+VERDICT_WORDS = ("better", "worse", "more", "less", f"the same{_WITHIN}", UNDECIDED)
+"""What `verdict_word` says of a change, in the order in which readers are told."""
 
 
 def verdict_word(metric: Metric, change: Change | None) -> str:
@@ -81,7 +84,7 @@ def verdict_word(metric: Metric, change: Change | None) -> str:
     if change is None:
         return "not measured"
     if change.verdict is Verdict.NOT_ENOUGH_RUNS:
-        return "undecided"
+        return UNDECIDED
     if change.verdict is Verdict.NEARLY_EQUAL:
         return f"the same{_WITHIN}"
     if metric.better == "neither":

@@ -3,6 +3,7 @@
 import argparse
 import tomllib
 from collections.abc import Callable
+from datetime import date, time
 from pathlib import Path
 
 from testbed.basics.toml_file import Value
@@ -155,6 +156,8 @@ def _value(text: str, value: str) -> Value:
     try:
         read = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
+        read = value.strip()
+    if isinstance(read, date | time):  # a consensus, say, whose name is its date
         read = value.strip()
     if not isinstance(read, bool | int | float | str):
         raise argparse.ArgumentTypeError(

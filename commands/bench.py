@@ -24,6 +24,7 @@ from rich.table import Table
 from commands import _options
 from testbed.basics.console import say
 from testbed.basics.ending import VALID
+from testbed.basics.errors import InputError
 from testbed.inside.idle import SETTLING_S
 from testbed.runs import bench, bench_network
 from testbed.runs.bare_host import BareCost
@@ -54,6 +55,8 @@ def run(given: argparse.Namespace, messages: Console) -> int:
     """Measure, and print the figures."""
     if given.network:
         return _run_network(given, messages)
+    if given.variant != "vanilla":
+        raise InputError(f"--variant: without --network it is {bench.VARIANT} that is measured")
     measured = bench.run_bench(given.duration or bench.DURATION, messages)
     if given.json:
         print(json.dumps(measured.record(), indent=1))

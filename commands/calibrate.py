@@ -45,6 +45,7 @@ from testbed.asked.plans import make_plan
 from testbed.asked.this_host import THIS_HOST, keep_costs
 from testbed.basics.console import say
 from testbed.basics.ending import PREMISE_FAILED, VALID
+from testbed.basics.errors import InputError
 from testbed.results.calibration import Measured
 from testbed.runs import runner
 from testbed.runs.relay_costs import RelayCosts, fitted
@@ -70,6 +71,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace, messages: Console) -> int:
     """Measure, and print observed values beside the scenario's, or a processor's costs."""
     if given.processor:
+        if given.seed != 1:
+            raise InputError("--seed: a processor's costs depend on none; leave it out")
         return _run_processor(given, messages)
     plan = make_plan(given.scenario, "vanilla", seed=given.seed)
     progress = runner.ProgressBar.on(messages, f"calibrating {plan.scenario}")

@@ -101,6 +101,8 @@ def run(given: argparse.Namespace, messages: Console) -> int:
     found = read_runs((default_output(plan) for plan in plans), mixed=given.mixed)
     plan, runs = plans[0], _by_name(given, plans, found.valid)
     compared = comparison.compare(runs, given.metric)
+    if given.metric and not compared:
+        raise InputError(f"--metric {', '.join(given.metric)}: these runs have no such number")
     scenario = plan.unchanged_scenario if given.across else plan.scenario
     if given.json:
         content = {

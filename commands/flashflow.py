@@ -214,6 +214,11 @@ def _refuse_others(given: argparse.Namespace) -> None:
         "check": PAPER.check_probability,
         "set": [],
     }
+    if given.liars:
+        of_schedules: dict[str, object] = {"factor": None, "measurers": None, "teams": 1, "seed": 1}
+        for name, default in of_schedules.items():
+            if getattr(given, name) != default:
+                raise InputError(f"--{name} is for schedules and measurements, not for --liars")
     if given.scenario is not None:
         return
     for name, default in of_lab.items():

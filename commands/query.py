@@ -53,7 +53,7 @@ def run(given: argparse.Namespace, _messages: Console) -> int:
     if given.json:
         print(json.dumps(rows.to_dicts(), indent=1, default=str))
     elif given.csv:
-        print(rows.write_csv(), end="")
+        print(_as_csv(rows), end="")
     else:
         cells = tuple(tuple(map(_cell, row)) for row in rows.rows())
         print_tables(Console(), [Table("", tuple(rows.columns), cells)])
@@ -90,6 +90,12 @@ def answer(runs: Sequence[Path], question: str) -> polars.DataFrame:
             " their columns: ./run.py reference tables)"
         ) from None
     return found
+
+
+def _as_csv(rows: polars.DataFrame) -> str:
+    if lists := [name for name, kind in rows.schema.items() if kind.is_nested()]:
+        raise InputError(f"--csv: {lists[0]} has lists, which CSV can't have: take --json")
+    return rows.write_csv()
 
 
 def _cell(value: object) -> str:

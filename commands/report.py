@@ -37,6 +37,7 @@ from study.page import make_page
 from study.web_page import write_web_page
 from testbed.basics.console import say
 from testbed.basics.ending import VALID
+from testbed.basics.errors import InputError
 from testbed.batch.batch_file import STUDY
 
 
@@ -55,6 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace, messages: Console) -> int:
     """Write the page."""
     if (given.directory / STUDY).is_file():
+        if given.mixed:
+            raise InputError("--mixed: a study's page has runs of one state of the testbed only")
         _write_study(given.directory, given.out, messages)
         return VALID
     write(given.directory, given.out, messages, mixed=given.mixed)

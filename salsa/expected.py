@@ -238,7 +238,8 @@ def _by_parts(pairs: Sequence[_Pairs], circuits: int) -> Floats:
             of_two = (2 * circuits - parts + 2) * two * before
             before, last = last, (of_one + of_two) / (parts * none)
             found[parts] += np.sum(number * last)
-            if parts > 2 and np.sum(number * last) < _NEGLIGIBLE_LINKS:
+            # Where circuits are many, few parts are as rare as many are: the middle comes first.
+            if np.all(last <= before) and np.sum(number * last) < _NEGLIGIBLE_LINKS:
                 break
     return np.trim_zeros(found, "b")
 

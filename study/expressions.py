@@ -14,6 +14,9 @@ _ENVIRONMENT = jinja2.Environment(
     autoescape=False,
 )
 
+_OF_VALUES = (TypeError, ValueError, ArithmeticError, InputError)
+"""What goes wrong with an expression's values."""
+
 
 def filled(source: str, names: Mapping[str, object], place: str) -> str:
     """A template, filled.
@@ -28,7 +31,7 @@ def filled(source: str, names: Mapping[str, object], place: str) -> str:
         return _ENVIRONMENT.from_string(source).render(names)
     except jinja2.TemplateSyntaxError as error:
         raise InputError(f"{place}, line {error.lineno}: {error.message}") from error
-    except (jinja2.UndefinedError, TypeError, InputError) as error:
+    except (jinja2.UndefinedError, *_OF_VALUES) as error:
         raise InputError(f"{place}: {error}") from error
 
 
@@ -44,6 +47,6 @@ def value_of(expression: str, names: Mapping[str, object], place: str) -> object
             str(made)  # raises the error that says what is missing
     except jinja2.TemplateError as error:
         raise InputError(f"{place}: {expression}: {error.message}") from error
-    except (TypeError, ValueError, ArithmeticError, InputError) as error:
+    except _OF_VALUES as error:
         raise InputError(f"{place}: {expression}: {error}") from error
     return made

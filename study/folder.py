@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from study.printed import CommandKeys
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import (
-    PROJECT,
     Text,
     label,
     model_of,
@@ -152,8 +151,3 @@ def _commands(content: BatchFile, file: str) -> tuple[CommandKeys, ...]:
             raise InputError(f"{place}: name = {shown(command.name)} is another's: choose one")
         found[command.name] = command
     return tuple(call for command in found.values() for call in command.calls)
-
-
-def in_project(study: Study) -> bool:
-    """Whether it is one of the project's own."""
-    return study.folder.is_relative_to(PROJECT)

@@ -222,7 +222,7 @@ def _line(template: str, fields: Mapping[str, object], place: str) -> str:
 def _opening(texts: Mapping[str, Mapping[Shown, Row]]) -> Iterator[str]:
     """The title, what the words mean, and how many rows have which."""
     verdicts = [row[2].split("**")[1] for cells in texts.values() for row in cells.values()]
-    yield "# What of five papers comes out"
+    yield "# Which results of the papers hold here"
     yield (
         "Each table and figure of the papers that the testbed's variants, policies and scenarios"
         " are from, and some claims of their sections. Numbers are of the studies' kept runs."

@@ -5,7 +5,7 @@ from pathlib import Path
 from made_consensus import MadeRelay, document
 from made_places import write_places
 
-from testbed.asked.drawing import draw_scenario
+from testbed.asked.drawing import read_source
 from testbed.network import distilled
 from testbed.network.drawn import Drawn
 
@@ -16,6 +16,11 @@ relays = 4
 clients = 20
 servers = 3
 """
+
+
+def draw_scenario(scenario: str, seed: int) -> Drawn:
+    """Draw a scenario's network by a seed."""
+    return read_source(scenario).draw(seed)
 
 
 GOOD = """

@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from drawn_networks import GOOD, NETWORK, draw
+from drawn_networks import GOOD, NETWORK, draw, draw_scenario
 
 from commands.__main__ import main
-from testbed.asked.drawing import draw_scenario
 from testbed.asked.plans import make_plan
 from testbed.basics.errors import InputError
 from testbed.network.bandwidth_file import (

@@ -182,3 +182,10 @@ def test_a_dry_run_changes_nothing(mine: Path, capsys: pytest.CaptureFixture[str
         capsys.readouterr().out
     )
     assert len(begun()) == 2
+
+
+def test_failed_tries_are_told_in_their_order(tmp_path: Path) -> None:
+    note = Note(tmp_path)
+    for number in range(1, 12):
+        note.failed(f"try {number}")
+    assert note.failures() == [f"try {number}" for number in range(1, 12)]

@@ -1,5 +1,6 @@
 """The costs of a variant, by hand; test_mitigations_for_real sees them in a real run."""
 
+import json
 import struct
 from pathlib import Path
 
@@ -90,6 +91,14 @@ def test_costs_are_those_of_the_relay_that_has_most(tmp_path: Path) -> None:
     (row,) = costs.table(find_runs(tmp_path)).rows
     assert row[:3] == ("vanilla", "NoDropping", "1")
     assert row[3:] == ("150", "9", "13", "3.0", "2.0", row[-2], "1.000")
+
+
+def test_a_run_that_delivered_nothing_has_no_cost_for_each_mb(tmp_path: Path) -> None:
+    folder = Made().write(tmp_path)
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary["cost"]["delivered_mb"] = 0.0
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    assert CPU.of(read_run(folder, whole=False)) is None
 
 
 def test_runs_without_samples_have_no_costs(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from shown import DOCUMENTS, fenced, toml_blocks
 from commands.reference import PAGES
 from study.overview import ShownFile, check_verdict
 from testbed.asked import keys_page
-from testbed.asked.drawing import draw_scenario
+from testbed.asked.drawing import read_source
 from testbed.asked.plans import make_plan
 from testbed.asked.scenario import SAMPLED
 from testbed.asked.variant_file import TorrcKeys
@@ -66,7 +66,7 @@ def test_shown_files_can_be_planned(tmp_path: Path, name: str, text: str) -> Non
         for row in read_model(file, ShownFile).shows:
             check_verdict(row, name)
     elif tomllib.loads(text).get("topology") == SAMPLED:
-        assert draw_scenario(str(file), 1).scenario == file.stem
+        assert read_source(str(file)).draw(1).scenario == file.stem
     elif "topology" in tomllib.loads(text):
         assert make_plan(str(file), "vanilla").scenario == file.stem
     else:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from made_runs import Made
 
+from analysis.answers import Answer, overview
 from analysis.comparison import Compared, Named, compare, comparison_tables
 from analysis.figures.differences import differences
 from analysis.runs import find_runs
@@ -26,6 +27,33 @@ def compared_variants(results: Path, times_s: Mapping[str, float]) -> list[Compa
             spread = 1 + 0.0005 * ((seed * len(variant)) % 4)
             Made(variant, "SharedDropping", seed, time_s=time_s * spread).write(results)
     return compare(by_variant(results, list(times_s)))
+
+
+def test_the_figure_of_all_scenarios_names_each_baseline_if_there_are_several(
+    tmp_path: Path,
+) -> None:
+    before, today = (
+        Answer(
+            setting=("SharedDropping", "bulk", duration),
+            title="",
+            claims=[],
+            others=[],
+            happened=[],
+            compared=compared_variants(tmp_path / duration, times_s),
+        )
+        for duration, times_s in (
+            ("60 s", {"vanilla-2021": 20.0, "pctls-2021": 2.5}),
+            ("300 s", {"vanilla": 20.0, "pctls": 2.5}),
+        )
+    )
+    rows = overview([before, today])
+    assert {row.other for row in rows} == {
+        "60 s: pctls-2021 against vanilla-2021",
+        "300 s: pctls against vanilla",
+    }
+    plot = differences("All scenarios", "all", rows)
+    assert plot and plot.title == "All scenarios: all variants against its own baseline"
+    assert {row.other for row in overview([today])} == {"pctls"}
 
 
 def test_many_variants_are_shown_at_once(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from drawn_networks import draw_scenario
 
 from commands.__main__ import main
-from testbed.asked.drawing import draw_scenario
 from testbed.network.summary import over_seeds, summary
 
 

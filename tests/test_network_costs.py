@@ -25,6 +25,12 @@ def test_the_chart_has_a_line_for_each_program_over_the_measured_sizes(tmp_path:
     assert [numpy.asarray(line.get_ydata()).tolist() for line in panels[1].lines] == [[7], [12]]
 
 
+def test_any_number_of_programs_is_plotted(tmp_path: Path) -> None:
+    file = tmp_path / "costs.csv"
+    file.write_text(HEADER + "".join(f"program {one},50,300,7,0.4,0.2\n" for one in range(20)))
+    assert len(costs_plot(read_costs(file)).figure.axes[0].lines) == 20
+
+
 def test_the_projects_own_figures_are_plotted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -42,6 +48,7 @@ def test_the_projects_own_figures_are_plotted(
         (HEADER + "ours,many,1,2,3,4\n", "row 2: invalid literal"),
         (HEADER + "ours,50,1\n", "row 2: 3 cells: expected 6"),
         ("", "is empty"),
+        (HEADER, "has no rows"),
     ],
 )
 def test_what_is_no_table_of_costs_is_refused(

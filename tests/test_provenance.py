@@ -1,13 +1,18 @@
 """The origin of runs in a report: versions, patches, and the commands to repeat them."""
 
+import argparse
 import hashlib
 import json
+import shlex
+from itertools import pairwise
 from pathlib import Path
 
 from made_runs import Made
 
 from analysis import provenance
+from commands import _options
 from testbed.asked.plans import make_plan
+from testbed.basics.toml_file import Value
 from testbed.plan.programs import Patch
 from testbed.results import read_run
 
@@ -54,6 +59,19 @@ def test_a_file_of_the_users_own_is_named_as_a_file() -> None:
     assert provenance.command(own) == (
         "./run.py scenario Mine.toml --variant mine.toml --traffic web --duration 300 --seed 1"
     )
+
+
+def test_changes_are_typed_as_they_are_read() -> None:
+    """A consensus is named by its date, which TOML would read as one."""
+    changes: dict[str, Value] = {"network.consensus": "2021-11-30", "paths.entry_guards": False}
+    plan = make_plan("SmallNetwork", "vanilla", changes=changes)
+    typed = provenance.command(plan)
+    assert "--set network.consensus=2021-11-30 --set paths.entry_guards=false" in typed
+    parser = argparse.ArgumentParser()
+    _options.add_set(parser)
+    words = shlex.split(typed)
+    given = [word for one, each in pairwise(words) if one == "--set" for word in (one, each)]
+    assert dict(parser.parse_args(given).set) == changes
 
 
 def test_a_run_of_the_host_machine_is_repeated_there() -> None:

@@ -51,3 +51,12 @@ def test_what_is_no_question_is_refused(
     advice: str,
 ) -> None:
     assert advice in refused(["query", runs[0], question], monkeypatch, capsys)
+
+
+def test_lists_are_no_csv(
+    runs: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = "SELECT ARRAY_AGG(stream_id) AS streams FROM transfers"
+    assert "streams has lists" in refused(
+        ["query", runs[0], question, "--csv"], monkeypatch, capsys
+    )

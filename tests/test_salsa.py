@@ -160,6 +160,12 @@ CASES = [
 ]
 
 
+def test_the_distribution_has_all_links_where_each_has_many_circuits() -> None:
+    found = expected(THREE, 200, per_client=1, undirected=False)
+    assert found.by_parts is not None
+    assert np.sum(found.by_parts) == pytest.approx(found.links[0])
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_simulation_agrees_with_the_closed_form(quarter: Consensus, case: Case) -> None:
     if case.circuits == PAPER_CIRCUITS:

@@ -14,9 +14,9 @@ from statistics import fmean
 import numpy as np
 import polars as pl
 import pytest
+from drawn_networks import draw_scenario
 from scipy.stats import binomtest
 
-from testbed.asked.drawing import draw_scenario
 from testbed.asked.scenario import SCENARIOS, is_sampled
 from testbed.basics.toml_file import PROJECT, names_in
 from testbed.network import distilled

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars
 import pytest
+from drawn_networks import draw_scenario
 from machine import run_scenario
 
-from testbed.asked.drawing import draw_scenario
 from testbed.asked.duration import shortest_duration_s
 from testbed.asked.plans import make_plan
 from testbed.asked.scenario import WARM_UP_S

@@ -81,6 +81,10 @@ class Mine(TorTopo):
 """
 
 
+PATHS = "    def paths(self):\n        return %s\n\n"
+WAY_ROUND = '{"client1": ("middle1", "guard1", "exit1")}'
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "advice"),
     [
@@ -95,6 +99,12 @@ class Mine(TorTopo):
         ("import TorTopo", "import TorTop", "can't be imported"),
         ("        self.add_management()", "        1 / 0", "build() failed"),
         ("zip(nodes, nodes[1:])", "zip(nodes[1:], nodes[2:])", "client1 has 0 links to a guard"),
+        ("    def build", f"{PATHS % '{}'}    def build", "paths() has none for client1"),
+        (
+            "    def build",
+            f"{PATHS % WAY_ROUND}    def build",
+            "paths(): client1's goes from client1 to middle1, which have no link",
+        ),
     ],
 )
 def test_refuses_topology(tmp_path: Path, right: str, wrong: str, advice: str) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawn_networks import draw_scenario
 from machine import run_scenario
 from pyroute2 import DiagSocket
 
 from commands.__main__ import main
-from testbed.asked.drawing import draw_scenario
 from testbed.asked.plans import make_plan
 from testbed.asked.sampled_plan import _used_links, expected_use
 from testbed.basics.errors import InputError

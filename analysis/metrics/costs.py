@@ -1,6 +1,5 @@
 """Metrics of what a variant costs."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +12,11 @@ def _of_busiest_relay(name: str) -> Callable[[Run], float | None]:
     return lambda run: max(
         (float(getattr(relay, name)) for relay in run.held_by_relays), default=None
     )
+
+
+def _cpu_s_per_mb(run: Run) -> float | None:
+    cost = run.summary.cost
+    return cost.cpu_s / cost.delivered_mb if cost.delivered_mb else None
 
 
 CONNECTIONS = Metric(
@@ -57,7 +61,7 @@ CPU = Metric(
     unit="s a MB",
     digits=3,
     better="less",
-    of=lambda run: run.summary.cost.cpu_s / (run.summary.cost.delivered_mb or math.nan),
+    of=_cpu_s_per_mb,
 )
 
 COSTS = (CONNECTIONS, SOCKETS, TOR_MEMORY, SOCKET_MEMORY, WIRE_BYTES, CPU)

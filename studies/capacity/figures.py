@@ -239,7 +239,7 @@ def _scheduler(found: Found) -> Table:
                 intervals = (_interval_ms(runs, one) for one in ("middle1", "guard1", "exit1"))
                 rows.append((COUNTING[variant], processor, str(len(runs)), _busy(runs), *intervals))
     columns = (
-        *("variant", "relays", "runs", "middle busy, %"),
+        *("variant", "relays", "runs", "busiest, %"),
         *("middle, ms", "a guard, ms", "exit, ms"),
     )
     return Table("The scheduler's mean interval", columns, tuple(rows))
@@ -247,10 +247,10 @@ def _scheduler(found: Found) -> Table:
 
 def _interval_ms(runs: Sequence[Run], relay: str) -> str:
     intervals = [
-        one.scheduler_interval_ms or 0
+        one.scheduler_interval_ms
         for run in runs
         for one in run.summary.relays
-        if one.relay == relay
+        if one.relay == relay and one.scheduler_interval_ms is not None
     ]
     return mean_cell(intervals, 1)
 

@@ -9,7 +9,7 @@ from analysis.cells import mean_cell
 from analysis.metrics.metric import Metric
 from analysis.metrics.transfers import LARGEST_DIFFERENCE, LOAD_TIME
 from analysis.runs import Found
-from analysis.statistics import MeanOverRuns, change, simultaneous_confidence
+from analysis.statistics import Change, MeanOverRuns, change, simultaneous_confidence
 from analysis.table import Table
 from analysis.wording import NOTHING, change_text
 from testbed.basics.toml_file import PROJECT, read_toml
@@ -224,11 +224,16 @@ def _counted(connections: int, load: str) -> float:
     return several / alone - 1
 
 
+def _shares_changed(runs: Runs, load: str) -> Change | None:
+    """The change of a load's time with five connections, with simultaneous intervals for all."""
+    times = (runs.by_seed(LOAD_TIME, FULL, variant, load) for variant in (ONE, FIVE))
+    return change(*times, simultaneous_confidence(len(DOWNLOADS)))
+
+
 def _sharing(runs: Runs, load: str) -> str:
     """A sentence on whether five connections have five shares, by the interval of the change."""
     name, counted = LOADS[load], _counted(SHARING[FIVE], load)
-    times = (runs.by_seed(LOAD_TIME, FULL, variant, load) for variant in (ONE, FIVE))
-    changed = change(*times, simultaneous_confidence(len(DOWNLOADS)))
+    changed = _shares_changed(runs, load)
     if changed is None:
         return f"Of {name} there are no runs yet."
     text = f"time {change_text(changed)}"
@@ -269,6 +274,7 @@ def fields(found: Found) -> dict[str, object]:
     single = "All of it is of one seed, and so an example: nothing here is decided."
     return {
         "shares_counted": lambda load: _counted(SHARING[FIVE], load),
+        "shares_changed": lambda load: change_text(_shares_changed(runs, load)),
         "beginning": lambda load: mean_cell(
             runs.by_seed(BEGINNING, FULL, FIVE, load).values(), BEGINNING.digits
         ),

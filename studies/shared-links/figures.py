@@ -85,7 +85,9 @@ def _interval(links: float | None) -> str:
     if not links:
         return NOTHING
     seconds = 1 / links
-    return f"{seconds:.0f} seconds" if seconds < 600 else f"{seconds / 3600:.0f} hours"
+    if seconds < 600:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
 
 
 def plots(_found: Found, printed: AllPrinted) -> Iterator[Plot]:

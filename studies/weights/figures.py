@@ -89,17 +89,18 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
 def _weights(of: Printed) -> tuple[tuple[float, float], Sequence[float]]:
     """A network's errors of capacity and weights in percent, and each relay's weight ratio."""
     true = [one["true_bit_per_s"] for one in of.results]
-    estimated = [one.get("observed_bit_per_s", one.get("bit_per_s")) for one in of.results]
+    estimated = [one.get("observed_bit_per_s", one.get("bit_per_s")) or 0 for one in of.results]
     weights = [_weight(one) for one in of.results]
     errors = 100 * capacity_error(estimated, true), 100 * weight_error(weights, true)
     return errors, weight_ratios(weights, true)
 
 
 def _far_below(measured: Sequence[Mapping[str, Any]], first_second: int) -> int:
-    """How many relays' median from a second on is far below what they carry."""
+    """How many relays' median from a second on is far below what they carry, if measured."""
     return sum(
         median(one["seconds_bit_per_s"][first_second:]) < FAR_BELOW * one["true_bit_per_s"]
         for one in measured
+        if one["seconds_bit_per_s"]
     )
 
 

@@ -45,8 +45,10 @@ def _towards_clients(run: Run, ends: Ends) -> DirectionCounts:
 
 
 def _lost_percent(run: Run, ends: Ends) -> float | None:
+    """Of single segments, as the check of a run's losses has it: a bundle is lost as a whole."""
     sent = _towards_clients(run, ends)
-    return 100 * sent.lost_packets / sent.sent_packets if sent.sent_packets else None
+    segments = _segments_in_a_bundle(sent)
+    return 100 * sent.lost_packets / sent.offered / segments if segments else None
 
 
 def _expected_window(run: Run, ends: Ends) -> float | None:

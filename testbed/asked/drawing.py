@@ -99,11 +99,6 @@ def read_source(scenario: str, changes: Mapping[str, Value] | None = None) -> So
     return Source(file, said, _consensus(said, file), _places(said, file))
 
 
-def draw_scenario(scenario: str, seed: int) -> Drawn:
-    """Draw a scenario's network by a seed; raises as `read_source` and `Source.draw`."""
-    return read_source(scenario).draw(seed)
-
-
 def _consensus(said: SampledScenario, file: Path) -> Consensus:
     name = said.network.consensus
     known = name in distilled.names()

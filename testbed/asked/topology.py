@@ -6,7 +6,8 @@ The topologies themselves are the files in topologies/. Nothing here starts a ne
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -18,9 +19,6 @@ from testbed.plan.addresses import MOST_HOSTS
 
 ROLES = ("client", "guard", "middle", "exit", "server", "authority")
 """The roles a node can have, from the client's side to the server's."""
-
-RELAY_ROLES = ("guard", "middle", "exit")
-"""The roles of a circuit's hops, in the order in which a circuit passes them."""
 
 MANAGEMENT_ROLE = "management"
 """The role of the switch that keeps directory and control traffic off the emulated links."""
@@ -233,4 +231,15 @@ def _problems(topology: TorTopo) -> Iterator[str]:
         yield "shared_link names no link of the topology, the client's side first"
     if not any(topology.isSwitch(name) for name in topology.nodes()):
         yield "there is no management network: call add_management() at the end of build()"
-    topology.routes()
+    yield from _problems_of_paths(topology.routes(), topology)
+
+
+def _problems_of_paths(routes: Mapping[str, Sequence[str]], topology: TorTopo) -> Iterator[str]:
+    links = {frozenset(ends) for ends in topology.emulated_links()}
+    for client in topology.nodes_with("client"):
+        if client not in routes:
+            yield f"paths() has none for {client}"
+    for client, route in routes.items():
+        for ends in pairwise(route):
+            if frozenset(ends) not in links:
+                yield f"paths(): {client}'s goes from {ends[0]} to {ends[1]}, which have no link"

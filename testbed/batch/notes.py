@@ -4,6 +4,7 @@ The next call of `batch` removes them. Whether a run exists, only its own direct
 """
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +23,9 @@ KILLED = "its process was killed"
 ENDED_FROM_OUTSIDE = "it was ended from outside"
 UNEXPLAINED = (KILLED, ENDED_FROM_OUTSIDE)
 """Failures whose reason the run itself doesn't know."""
+
+_TRY = re.compile(r"\d+")
+"""The number of a try in the name of its file."""
 
 
 class Note:
@@ -82,8 +86,8 @@ class Note:
 
     def failures(self) -> list[str]:
         """The error of each failed try."""
-        files = sorted(self.folder.glob("failed-*.txt"))
-        return [file.read_text(encoding="utf-8").strip() for file in files]
+        files = {int(_TRY.findall(file.name)[0]): file for file in self.folder.glob("failed-*.txt")}
+        return [files[one].read_text(encoding="utf-8").strip() for one in sorted(files)]
 
     def validity(self) -> bool | None:
         """Whether the run is valid; None if there is none yet."""
