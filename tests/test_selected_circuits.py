@@ -176,6 +176,17 @@ def test_circuits_that_tor_built_by_itself_are_the_policys(made: Made) -> None:
     assert [one.number for one in made.circuits.circuits()] == ["9"]
 
 
+@pytest.mark.parametrize("changes", [KEPT])
+def test_the_probe_of_a_check_is_no_round_trip_of_a_stream(made: Made) -> None:
+    made.build("1")
+    for target, trips in (("192.0.2.1:9", 0), ("192.0.2.1:80", 1)):
+        opened: dict[str, Any] = {"target": target, "target_port": int(target.rpartition(":")[2])}
+        for status in ("NEW", "SENTCONNECT", "SUCCEEDED"):
+            made.stream(str(trips), status, None if status == "NEW" else "1", **opened)
+        [circuit] = made.circuits.circuits()
+        assert [one.of for one in circuit.round_trips].count("stream") == trips
+
+
 @pytest.mark.parametrize("changes", [{**KEPT, "paths.round_trips": "probe"}])
 def test_each_circuit_is_probed(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     socket = SimpleNamespace(close=lambda: None)
@@ -234,7 +245,8 @@ def test_a_build_time_is_from_the_launch_to_the_last_hop() -> None:
     columns = ("client", "circuit", "status", "time_s", "for_streams")
     circuits = polars.DataFrame(events, schema=columns, orient="row")
     tables = cast(HasTables, SimpleNamespace(circuits=circuits))
-    assert sorted(build_times_ms(tables)) == pytest.approx([500.0, 1000.0])
+    assert sorted(build_times_ms(tables, 10.0)) == pytest.approx([500.0, 1000.0])
+    assert list(build_times_ms(tables, 10.5)) == pytest.approx([1000.0])
 
 
 @pytest.mark.experiment

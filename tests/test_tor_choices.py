@@ -6,6 +6,7 @@ test_variant tests what the keys resolve to.
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import machine
 import polars
 import pytest
 from stem.response import ControlMessage
@@ -201,3 +203,27 @@ def test_linked_sets_need_two_paths() -> None:
         'scenarios/One.toml: topology = "two_clients" has one path from client1 to the exit, but'
         " linked circuits (conflux = true) need two: take two_paths"
     )
+
+
+@pytest.mark.parametrize(
+    ("on_sets", "on_others", "ok"), [(90, 10, True), (89, 11, False), (0, 0, False)]
+)
+def test_streams_of_conflux_run_on_sets(on_sets: int, on_others: int, ok: bool) -> None:
+    check = linked_sets.streams_on_sets(on_sets, on_others)
+    assert (check.observed, check.ok) == (f"{on_sets} of {on_sets + on_others}", ok)
+
+
+@pytest.mark.experiment
+def test_where_tor_chooses_the_probes_and_the_traffic_share_linked_sets(tmp_path: Path) -> None:
+    """A set for the probes alone would be a client's only one."""
+    options = ("--set", "network.clients=8", "--set", "warm_up=15 s")
+    run = machine.run_scenario(tmp_path, "SmallNetwork", "conflux", 15, *options)
+    (check,) = (one for one in run.summary.checks if one.name == "streams on linked sets")
+    assert re.fullmatch(r"([1-9]\d*) of \1", check.observed)
+    carried = run.streams.filter(status="SUCCEEDED")
+    of_probes = polars.col("target").str.ends_with(":9")
+    probed, loaded = (
+        set(carried.filter(which).select("client", "circuit").iter_rows())
+        for which in (of_probes, ~of_probes)
+    )
+    assert len(loaded) == 8 and loaded <= probed

@@ -41,14 +41,15 @@ def active_cells(queues: polars.DataFrame, start_s: float, duration_s: float) ->
 def circuits_by_second(active: polars.DataFrame) -> polars.DataFrame:
     """How many circuits were active in each second that has any: `second`, `circuits`.
 
-    An exit sends a circuit's cells towards the client, and has no queue behind it that it leads to.
+    An exit sends a circuit's cells towards the client, and has no queue behind it that it leads to:
+    neither then nor later, as other relays have while the circuit is being built.
 
     Args:
         active: the rows of `active_cells`, of all relays.
     """
-    at_exit = polars.col("next_queue").is_null()
-    circuits = polars.struct("relay", "queue").filter(at_exit).n_unique()
-    return active.group_by("second").agg(circuits=circuits)
+    at_exit = polars.col("next_queue").is_null().all().over("relay", "queue")
+    circuits = polars.struct("relay", "queue").filter("at_exit").n_unique()
+    return active.with_columns(at_exit=at_exit).group_by("second").agg(circuits=circuits)
 
 
 def active_circuits(queues: polars.DataFrame, start_s: float, duration_s: float) -> list[int]:

@@ -24,18 +24,22 @@ def made_by_client(plan: Plan, tables: HasTables) -> polars.Series:
     return _by_client(plan, tables.circuits.filter("for_streams", status="BUILT"))
 
 
-def build_times_ms(tables: HasTables) -> polars.Series:
+def build_times_ms(tables: HasTables, traffic_start_s: float) -> polars.Series:
     """How long each circuit for streams took that was built, from its launch to its last hop.
 
-    Circuits that failed or that their client gave up are none of these.
+    Circuits that failed or that their client gave up are none of these, nor those that Tors
+    launched before there was traffic, all clients at once.
+
+    Args:
+        traffic_start_s: Unix time on the machine's clock at which the warm-up begins.
     """
-    of_streams = tables.circuits.filter("for_streams")
+    of_streams = tables.circuits.filter("for_streams", polars.col("time_s") >= traffic_start_s)
     launched, built = (
         of_streams.filter(status=status).select("client", "circuit", "time_s")
         for status in ("LAUNCHED", "BUILT")
     )
-    both = built.join(launched, on=["client", "circuit"], suffix="_launched")
-    return (both["time_s"] - both["time_s_launched"]) * 1000
+    both = built.join(launched, on=["client", "circuit"], suffix="_launched").rechunk()
+    return (both["time_s"] - both["time_s_launched"]) * 1000  # in one chunk on any number of cores
 
 
 def used_by_client(plan: Plan, tables: HasTables) -> polars.Series:

@@ -67,7 +67,7 @@ def summary_parts(plan: Plan, recorded: Recorded) -> dict[str, Any]:
         "by_traffic": tuple(by_traffic),
         "competing": tuple(_competing(tables.competing, entry) for entry in plan.competing),
         "shared_link": _shared_link(plan, recorded.checks),
-        "circuits_of_clients": _circuits_of_clients(plan, tables),
+        "circuits_of_clients": _circuits_of_clients(plan, recorded),
         "relays": relay_summaries(tables.relays, tables.links),
         "processors": processor_summaries(tables.processors),
         "wire_bytes_per_byte": wire_bytes_per_byte(plan, tables),
@@ -83,14 +83,16 @@ def traffic_models(plan: Plan) -> list[str]:
     return sorted(models, key=lambda model: model != plan.traffic)
 
 
-def _circuits_of_clients(plan: Plan, tables: HasTables) -> CircuitsOfClients | None:
+def _circuits_of_clients(plan: Plan, recorded: Recorded) -> CircuitsOfClients | None:
     if not plan.policy.tor_chooses_paths:
         return None
+    tables, traffic_start_s = recorded.tables, recorded.measuring_start_s - plan.warm_up_s
+    build_times_ms = circuits_of_clients.build_times_ms(tables, traffic_start_s)
     probes = circuits_of_clients.probes(tables)
     return CircuitsOfClients(
         made=distribution(circuits_of_clients.made_by_client(plan, tables)),
         used=distribution(circuits_of_clients.used_by_client(plan, tables)),
-        build_time_ms=distribution(circuits_of_clients.build_times_ms(tables)),
+        build_time_ms=distribution(build_times_ms),
         streams_by_rule=circuits_of_clients.streams_by_rule(tables),
         streams_by_liars=circuits_of_clients.streams_by_liars(plan, tables),
         probes=probes,

@@ -146,7 +146,7 @@ class CircuitsOfClients(_Part):
     Attributes:
         made: how many circuits for streams each client built.
         used: on how many of them each client had streams of the traffic.
-        build_time_ms: of all that were built; None for older runs.
+        build_time_ms: of those launched since there was traffic; None for older runs.
         streams_by_rule: how many streams each rule gave a circuit; empty without a rule.
         streams_by_liars: how many of them had a relay that lies; None without liars.
         probes: by which a policy measured its circuits.
@@ -163,13 +163,14 @@ class CircuitsOfClients(_Part):
 
 
 class RelaySummary(_Part):
-    """A relay's connections and memory while the run measured, by samples every two seconds.
+    """A relay's connections and memory, by samples every two seconds while the run measured.
 
     Attributes:
         connections, sockets: the most in a sample; see `inside.rows.RelaySample`.
         tor_memory_mb: the most in a sample, 1 MB = 10^6 bytes.
         socket_memory_mb: the mean, as it varies with the load.
-        sent_mb: the frames that it sent over its emulated links; older summaries lack it.
+        sent_mb: the frames that it sent over its emulated links from then on until the last
+            transfer had ended; older summaries lack it.
         scheduler_interval_ms: the mean time from one run of its scheduler to the next; None
             unless the variant counts them.
     """

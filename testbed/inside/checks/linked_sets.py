@@ -1,9 +1,14 @@
-"""Conflux: whether each client has one linked set, whose legs share nothing but the exit."""
+"""Conflux: whether each client has a sound linked set, or else whether streams run on sets."""
+
+from itertools import chain
 
 from testbed.basics.check import Check
 from testbed.inside.checks import Running
 from testbed.inside.tor.linked_sets import Leg, linked_legs
+from testbed.inside.tor.own_choice import OwnChoice
 from testbed.plan.choices import LEGS
+
+LEAST_ON_SETS = 0.9
 
 
 async def before(running: Running) -> list[Check]:
@@ -12,8 +17,28 @@ async def before(running: Running) -> list[Check]:
 
 
 async def after(running: Running) -> list[Check]:
-    """Check the sets after measuring."""
+    """Check the sets after measuring, and which streams ran on sets."""
+    if running.plan.tor.conflux and not running.plan.paths:
+        return [await _streams_on_sets(running)]
     return _checks(running, "after")
+
+
+async def _streams_on_sets(running: Running) -> Check:
+    clients = [one for one in running.circuits if isinstance(one, OwnChoice)]
+    counts_here = [[one.streams_on_sets, one.streams_on_others] for one in clients]
+    of_all = await running.lab.meeting.exchange_meanwhile(counts_here)
+    on_sets, on_others = (sum(of) for of in zip(*chain.from_iterable(of_all), strict=True))
+    return streams_on_sets(on_sets, on_others)
+
+
+def streams_on_sets(on_sets: int, on_others: int) -> Check:
+    """Whether nearly all of the traffic's streams ran on sets; Tor may take another circuit."""
+    return Check(
+        name="streams on linked sets",
+        expected=f"at least {LEAST_ON_SETS:.0%}",
+        observed=f"{on_sets} of {on_sets + on_others}",
+        ok=on_sets >= LEAST_ON_SETS * (on_sets + on_others) > 0,
+    )
 
 
 def _checks(running: Running, when: str) -> list[Check]:

@@ -20,7 +20,10 @@ STREAM_STATUSES = (StreamStatus.NEW, StreamStatus.SUCCEEDED, StreamStatus.FAILED
 """The statuses that are recorded: a stream waits, is carried by a circuit, or failed."""
 
 
-FOR_STREAMS = (CircPurpose.GENERAL, "CONFLUX_LINKED", "CONFLUX_UNLINKED")
+UNLINKED, LINKED = "CONFLUX_UNLINKED", "CONFLUX_LINKED"
+"""The purposes of a linked set's circuits, before and after they are linked (control-spec)."""
+
+FOR_STREAMS = (CircPurpose.GENERAL, LINKED, UNLINKED)
 NOT_FOR_STREAMS = {"ONEHOP_TUNNEL", "IS_INTERNAL"}
 """Purposes of circuits for streams, and build flags of others (control-spec)."""
 

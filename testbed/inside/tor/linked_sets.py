@@ -9,15 +9,12 @@ from stem.response.events import CircMinorEvent, CircuitEvent, StreamEvent
 
 from testbed.inside.recording import Record
 from testbed.inside.tor.circuit_life import Life
-from testbed.inside.tor.client_circuits import Known
+from testbed.inside.tor.client_circuits import LINKED, UNLINKED, Known
 from testbed.inside.tor.network import TorNetwork
 from testbed.inside.tor.policy_circuits import PolicyCircuits
 from testbed.inside.tor.process import RunningTor
 from testbed.plan.choices import LEGS
 from testbed.plan.model import Plan
-
-UNLINKED, LINKED = "CONFLUX_UNLINKED", "CONFLUX_LINKED"
-"""The purposes of a set's circuits, before and after they are linked (control-spec)."""
 
 
 class LinkedSet(PolicyCircuits):

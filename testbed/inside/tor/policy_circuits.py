@@ -220,9 +220,11 @@ class PolicyCircuits(ClientCircuits):
                 of_stream.pop(event.id, None)
 
     def _answered(self, event: StreamEvent) -> None:
-        """Note a stream's round trip, once it is open."""
+        """Note a stream's round trip, once it is open; not that of a check before the traffic."""
         now_s = time.monotonic()
         sent_s = self._sent_s.pop(event.id, None)
+        if event.target_port == PROBE_PORT:
+            return
         with self._lock:
             if sent_s is not None and (life := self._lives.get(event.circ_id)) is not None:
                 life.round_trips.append(RoundTrip(now_s, now_s - sent_s, "stream"))
