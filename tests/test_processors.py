@@ -79,6 +79,13 @@ def test_a_name_prevails_over_a_role_and_that_over_the_default() -> None:
     }
 
 
+def test_one_of_several_servers_has_none() -> None:
+    """One program plays them all, and would sleep for all."""
+    with pytest.raises(InputError, match="server1 has a processor that takes time, and one prog"):
+        with_nodes({"server.processor": "100 Mbit/s"}, "SmallNetwork")
+    assert with_nodes({"server.processor": "100 Mbit/s"}, "SharedDropping").processors
+
+
 def test_a_drawn_networks_relays_have_them_by_class() -> None:
     plan = with_nodes(
         {"relay.processor": "100 Mbit/s", "middle.processor": "50 Mbit/s"}, "SmallNetwork"

@@ -98,7 +98,8 @@ def with_processors(
     middle), that over its kind or role, and that over `default`, which is all relays.
 
     Raises:
-        InputError: an entry names no node of this network.
+        InputError: an entry names no node of this network, or gives one of several servers a
+            processor that takes time.
     """
     nodes = tuple(nodes)
     known = dict.fromkeys(name for node in nodes for name in _names(node))
@@ -108,9 +109,16 @@ def with_processors(
                 f"{label(file)}: nodes.{name} names no node of this network:"
                 f" {suggestion(name, list(known))}"
             )
+    processors = {node.name: _processor(node, keys) for node in nodes}
+    servers = [node.name for node in nodes if node.kind == "server"]
+    if len(servers) > 1 and (slow := next((one for one in servers if processors[one]), None)):
+        raise InputError(
+            f"{label(file)}: nodes: {slow} has a processor that takes time, and one program plays"
+            f' all {len(servers)} servers, so that it would hold up the others: take "{FREE}"'
+        )
     return tuple(
-        node.model_copy(update={"processor": processor})
-        if (processor := _processor(node, keys))
+        node.model_copy(update={"processor": processors[node.name]})
+        if processors[node.name]
         else node
         for node in nodes
     )
