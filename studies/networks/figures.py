@@ -30,7 +30,7 @@ QUEUES = {
 
 
 VARIANTS = (
-    *("vanilla", "pctls", "pctcp", "own-up-to-3", "vanilla-vegas", "pctls-vegas", "conflux"),
+    *("vanilla", "pctls", "pctcp", "own-up-to-3", "vanilla-vegas", "pctls-vegas"),
     "vanilla-at-once",
 )
 """Those that are compared, the first with each of the others."""
