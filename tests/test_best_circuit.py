@@ -4,14 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import polars
 import pytest
 from machine import run_scenario
 
 from testbed.asked.plans import make_plan
 from testbed.basics.errors import InputError
 from testbed.basics.toml_file import Value
-from testbed.inside.policies.interface import PROBE_PORT
 from testbed.results import Run
 from testbed.results.circuits_of_clients import carried_streams
 
@@ -88,15 +86,10 @@ def lives(run: Run) -> dict[str, dict[str, Life]]:
 
 
 def choices(run: Run) -> Iterator[tuple[str, Lives]]:
-    """The circuit of each stream, and all that it could have had.
-
-    The testbed's probe has a SOCKS port of its own, with which Tor shares no circuits.
-    """
+    """The circuit of each stream, and all that it could have had."""
     by_client = lives(run)
     built = run.circuits.filter("for_streams", status="BUILT")
     for_streams = set(built.select("client", "circuit").iter_rows())
-    probed = run.streams.filter(polars.col("target").str.ends_with(f":{PROBE_PORT}"))
-    for_streams -= set(probed.select("client", "circuit").iter_rows())
     asked = run.streams.filter(status="NEW").select("client", "stream", asked_s="time_s")
     for row in carried_streams(run).join(asked, ["client", "stream"]).iter_rows(named=True):
         of_client = by_client[row["client"]]

@@ -283,15 +283,15 @@ def _rates(printed: AllPrinted) -> Table:
 
 
 def _multipliers(printed: AllPrinted) -> Table:
-    """Results by the multiplier m."""
+    """Results by how many times a relay's capacity its measurers have: the paper's m."""
     rows = [
-        (f"{float(factor) / 1.3125:g}", _shares(one.after(10) for one in ones))
+        (f"{float(factor):.2f}", _shares(one.after(10) for one in ones))
         for (factor,), ones in by_words(
             measurements(printed, "multipliers"), r"--factor ([\d.]+)"
         ).items()
     ]
     usual = by_words(measurements(printed, "sockets"), r"(118ms --sockets 160)").values()
-    rows += [("2.25", _shares(one.after(10) for one in ones)) for ones in usual]
+    rows += [(f"{PAPER.excess:.2f}", _shares(one.after(10) for one in ones)) for ones in usual]
     return Table("The multiplier m", ("m", "of true in 10 s"), tuple(sorted(rows)))
 
 

@@ -11,7 +11,7 @@ from analysis.metrics.transfers import LARGEST_DIFFERENCE, LOAD_TIME
 from analysis.runs import Found
 from analysis.statistics import Change, MeanOverRuns, change, simultaneous_confidence
 from analysis.table import Table
-from analysis.wording import NOTHING, change_text
+from analysis.wording import NOTHING, change_text, percent
 from testbed.basics.toml_file import PROJECT, read_toml
 from testbed.results import Run
 
@@ -45,12 +45,12 @@ BEGINNING_S = 2.0
 """What counts as a load's beginning: streams are opened, and windows that had fallen grow."""
 
 COMPARISONS = (
-    ("five in turn against one", (PATH, ONE), (PATH, FIVE), ("five_against_one", "uniform"), "-"),
-    ("five by a hash", (PATH, ONE), (PATH, HASHING), ("five_against_one", "hashing"), "-"),
-    ("beside other traffic", (BUSY, ONE), (BUSY, "faster"), ("busy_five_against_one",), "-"),
-    ("that against none, five", (PATH, "faster"), (BUSY, "faster"), ("busy_against_idle",), "+"),
+    ("five in turn against one", (PATH, ONE), (PATH, FIVE), ("five_against_one", "uniform")),
+    ("five by a hash", (PATH, ONE), (PATH, HASHING), ("five_against_one", "hashing")),
+    ("beside other traffic", (BUSY, ONE), (BUSY, "faster"), ("busy_five_against_one",)),
+    ("that against none, five", (PATH, "faster"), (BUSY, "faster"), ("busy_against_idle",)),
 )
-"""What is compared: in words, before, after, where the paper's number is, and its sign.
+"""What is compared: in words, before, after, and where the paper's number is.
 
 "faster" is the rule that was the faster one of the load in the paper.
 """
@@ -155,7 +155,7 @@ def _path_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
 
 def _published_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
     """A row for each comparison that the paper has a number of: our change, and its own."""
-    for text, before, after, key, sign in COMPARISONS:
+    for text, before, after, key in COMPARISONS:
         ours, theirs = [], []
         for load in LOADS:
             names = [
@@ -166,8 +166,14 @@ def _published_rows(runs: Runs) -> Iterator[tuple[str, ...]]:
             of = PUBLISHED
             for part in key:
                 of = of[part]
-            theirs.append(f"{sign}{of[load]} %")
+            slower = key == ("busy_against_idle",)
+            theirs.append(percent(of[load] / 100 if slower else change_of_time(of[load])))
         yield text, *ours, *theirs
+
+
+def change_of_time(gain_percent: float) -> float:
+    """The change of a load's time, as a share, by which its throughput gains so many percent."""
+    return 1 / (1 + gain_percent / 100) - 1
 
 
 def _faster(load: str) -> str:
@@ -273,6 +279,7 @@ def fields(found: Found) -> dict[str, object]:
     }
     single = "All of it is of one seed, and so an example: nothing here is decided."
     return {
+        "change_of_time": change_of_time,
         "shares_counted": lambda load: _counted(SHARING[FIVE], load),
         "shares_changed": lambda load: change_text(_shares_changed(runs, load)),
         "beginning": lambda load: mean_cell(

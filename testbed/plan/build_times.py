@@ -23,6 +23,9 @@ HANDSHAKE_ROUND_TRIPS = 5
 """Before a new connection carries a CREATE cell: TCP's handshake, that of TLS 1.3, from VERSIONS to
 NETINFO (tor-spec, "Negotiating and initializing connections"); and by Nagle's algorithm VERSIONS
 waits for an acknowledgement of TLS's last message, the CREATE cell for one of NETINFO."""
+COUNTED_BY_CLIENT_ROUND_TRIPS = 1
+"""What of that a client counts if the connection is its own: its clock starts when it hands the
+CREATE cell to the open connection (circuit_deliver_create_cell() in Tor's circuitbuild.c)."""
 PLAIN_HANDSHAKE_ROUND_TRIPS = 2
 """Without TLS, as by plain-relay-connections.patch: TCP's, and from VERSIONS to NETINFO."""
 PER_CIRCUIT = "PerCircuitConnections"
@@ -64,7 +67,8 @@ class BuildTimes:
         plain = relay_lines.get(PLAIN_CONNECTIONS) == ["1"]
         between_relays = PLAIN_HANDSHAKE_ROUND_TRIPS if plain else HANDSHAKE_ROUND_TRIPS
         self._are_shared = plan.tor.connection_rule.most is not None
-        self._opened_by_client = HANDSHAKE_ROUND_TRIPS * (client_lines.get(PER_CIRCUIT) == ["1"])
+        own = client_lines.get(PER_CIRCUIT) == ["1"]
+        self._opened_by_client = COUNTED_BY_CLIENT_ROUND_TRIPS if own else 0
         self._opened_by_relay = 0 if self._are_shared else between_relays
         relays = plan.of_kind("relay")
         exits = [relay for relay in relays if "exit" in relay.flags]
@@ -104,7 +108,7 @@ class BuildTimes:
         Each hop's answer comes from that hop, so the first link is crossed three times there and
         back, the second one twice (Tor's circuit_expire_building()). On a shared connection relays
         wait before they send a cell to each other, as earlier ones aren't acknowledged yet (Nagle's
-        algorithm). With a connection for each circuit, each hop's is opened first.
+        algorithm). With a connection for each circuit, each relay opens one to the next hop first.
 
         Args:
             waited: how long a relay waits before a cell, in round trips of its link. It is asked
