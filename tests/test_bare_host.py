@@ -46,7 +46,9 @@ def test_every_address_of_every_torrc_is_the_loopbacks(tmp_path: Path, scenario:
         assert " ".join(ADDRESS.findall(authority)) == plan.nodes_with("authority")[0].address
         # On one loopback two of the same port would collide.
         socks = [line for line in lines if line.startswith("SocksPort") and "unix" not in line]
-        wanted = f"SocksPort {node.address}:9050" if node.role == "client" else "SocksPort 0"
+        flags = "SessionGroup=1 NoIsolateClientAddr"
+        is_client = node.role == "client"
+        wanted = f"SocksPort {node.address}:9050 {flags}" if is_client else "SocksPort 0"
         assert socks == [wanted]
 
 

@@ -59,13 +59,14 @@ def refused(folder: Path, keys: str, extends: str = "vanilla") -> str:
 
 def test_pctcp_is_pctls_without_tls_and_with_ipsec() -> None:
     pctls, pctcp = read_variant("pctls"), read_variant("pctcp")
-    apart = {"name", "title", "description", "patches", "ipsec", "torrc_relay"}
+    apart = {"name", "title", "description", "patches", "ipsec", "torrc_relay", "torrc_client"}
     assert pctcp.model_dump(exclude=apart) == pctls.model_dump(exclude=apart)
     assert [patch.name for patch in pctcp.patches] == [
         "per-circuit-connections.patch",
         "plain-relay-connections.patch",
     ]
     assert pctcp.torrc_relay == pctls.torrc_relay | {"PlainRelayConnections": ["1"]}
+    assert pctcp.torrc_client == {"PerCircuitConnections": ["0"]}, "it is between relays only"
     assert pctcp.ipsec
     assert not pctls.ipsec
 
