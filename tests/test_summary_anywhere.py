@@ -27,10 +27,28 @@ table = polars.DataFrame({"client": names, "throughput_mb_per_s": values})
 print([fairness(table, sorted(set(names))) for _ in range(5)])
 """
 
+BUILD_TIMES = """
+from types import SimpleNamespace
+import polars
+from testbed.results.circuits_of_clients import build_times_ms
+rows = [
+    {"client": f"client{number % 50}", "circuit": str(number), "status": status, "time_s": time_s}
+    for number in range(5000)
+    for status, time_s in (("LAUNCHED", 1.0), ("BUILT", 1.1 + 1 / (1 + 7919 * number % 1009)))
+]
+circuits = polars.DataFrame(rows).with_columns(for_streams=True)
+times = build_times_ms(SimpleNamespace(circuits=circuits), 0.0)
+print(times.mean(), times.std())
+"""
+
 
 @pytest.mark.parametrize(
     ("program", "variable", "values"),
-    [(MODELS, "PYTHONHASHSEED", "1234"), (FAIRNESS, "POLARS_MAX_THREADS", "124")],
+    [
+        (MODELS, "PYTHONHASHSEED", "1234"),
+        (FAIRNESS, "POLARS_MAX_THREADS", "124"),
+        (BUILD_TIMES, "POLARS_MAX_THREADS", "1248"),
+    ],
 )
 def test_another_process_gives_the_same(program: str, variable: str, values: str) -> None:
     found = {
