@@ -263,7 +263,8 @@ def test_the_rule_for_real(tmp_path: Path) -> None:
     probes = run.streams.filter(polars.col("target").str.starts_with("192.0.2.1:"))
     assert "SUCCEEDED" not in set(probes["status"])
     assert circuits.probes > 3 * 3
-    assert circuits.build_time_ms is not None and (circuits.build_time_ms.mean or 0) > 100
+    times_ms = circuits.build_time_ms
+    assert times_ms is not None and times_ms.mean is None, "all are from before the traffic"
 
 
 def test_a_directory_stream_from_before_is_not_a_stray(made: Made) -> None:
