@@ -55,9 +55,9 @@ def test_streams_go_by_the_rule(rule: str, tmp_path: Path) -> None:
 def choices(run: Run, client: str) -> Iterator[tuple[str, str]]:
     """The circuit of each of a client's streams, and the one that the rule gives it.
 
-    A circuit's round trips are those of the traffic's streams that it carried before. The client's circuits
-    are open before its first stream, and stay so. A choice that the tables don't decide is left
-    out.
+    A circuit's round trips are those of the traffic's streams that it carried before. The client's
+    circuits are open before its first stream, and stay so. A choice that the tables don't decide is
+    left out.
     """
     plan, rule = run.plan, RULES[run.plan.policy.rule or ""]
     circuits = circuits_of(run, client)
