@@ -116,10 +116,14 @@ def best(value: str, among: Lives) -> str:
 @pytest.mark.experiment
 def test_tor_puts_streams_on_the_circuit_with_the_lowest_round_trip(tmp_path: Path) -> None:
     """Without congestion control that of the last handshake counts, as `"build"` has it."""
-    made = list(choices(carried_out(tmp_path, "round-trip")))
+    run = carried_out(tmp_path, "round-trip")
+    made = list(choices(run))
     assert [circuit for circuit, _ in made] == [best("last_handshake_s", one) for _, one in made]
     others = [circuit for circuit, among in made if circuit != min(among, key=int)]
     assert len(made) > 24 and len(others) > len(made) / 4
+    of_clients = run.summary.circuits_of_clients
+    assert of_clients and of_clients.build_time_ms
+    assert (of_clients.build_time_ms.mean or 0) > 100, "some are built while there is traffic"
 
 
 @pytest.mark.experiment

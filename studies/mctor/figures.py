@@ -280,6 +280,7 @@ def fields(found: Found) -> dict[str, object]:
     single = "All of it is of one seed, and so an example: nothing here is decided."
     return {
         "change_of_time": change_of_time,
+        "as_time": lambda gain_percent: percent(change_of_time(gain_percent)),
         "shares_counted": lambda load: _counted(SHARING[FIVE], load),
         "shares_changed": lambda load: change_text(_shares_changed(runs, load)),
         "beginning": lambda load: mean_cell(
