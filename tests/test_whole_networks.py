@@ -17,6 +17,7 @@ from plotted import curves, points
 from analysis import style, whole_networks
 from analysis.comparison import compare_groups, records
 from analysis.figures import Part, distributions, over_time, plots, relays_use
+from analysis.metrics.networks import CIRCUITS_GIVEN_UP
 from analysis.runs import find_runs
 from analysis.tables import run_tables
 from analysis.whole_networks import (
@@ -28,6 +29,7 @@ from analysis.whole_networks import (
     shared_percent,
 )
 from testbed.asked.plans import make_plan
+from testbed.basics.check import Check
 from testbed.inside.traffic.models import first_pause_s, generator_seed
 from testbed.plan.network import Node
 from testbed.results import Run, read_run
@@ -336,3 +338,13 @@ def test_circuits_are_not_counted_where_some_relays_are_watched(tmp_path: Path) 
     assert network_use(run).active_circuits is None
     assert over_time.active_circuits(run) == []
     assert network_use(run).active_links is not None
+
+
+def test_the_circuits_that_were_given_up_are_those_of_the_check_of_build_times() -> None:
+    def run_with(*values: dict[str, float] | None) -> Run:
+        checks = [Check(name="x", expected="", observed="", ok=True, value=one) for one in values]
+        return cast(Run, SimpleNamespace(summary=SimpleNamespace(checks=checks)))
+
+    given_up = {"count": 0, "given_up": 0.25}
+    assert CIRCUITS_GIVEN_UP.of(run_with(None, {"count": 3}, given_up)) == 25
+    assert CIRCUITS_GIVEN_UP.of(run_with(None, {"count": 3})) is None  # a client waits a minute

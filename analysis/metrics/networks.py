@@ -64,6 +64,24 @@ BUSIEST_RELAYS_USE = replace(
     of=_of_network(lambda use: use.busiest_use_percent),
 )
 
+
+def _given_up_percent(run: Run) -> float | None:
+    """What the check of build times says; None where clients don't learn them."""
+    values = (check.value or {} for check in run.summary.checks)
+    shares = (value["given_up"] for value in values if "given_up" in value)
+    return next((100 * share for share in shares), None)
+
+
+CIRCUITS_GIVEN_UP = Metric(
+    key="circuits_given_up_percent",
+    name="circuits given up",
+    unit="%",
+    digits=1,
+    better="neither",
+    of=_given_up_percent,
+)
+"""The share of its circuits that a client gave up as too slow to build, mean over clients."""
+
 OF_NETWORKS = (
     SHARED_LINKS,
     SHARED_UNDIRECTED_LINKS,
@@ -71,8 +89,9 @@ OF_NETWORKS = (
     ACTIVE_LINKS,
     RELAYS_USE,
     BUSIEST_RELAYS_USE,
+    CIRCUITS_GIVEN_UP,
 )
-"""How busy relays and the links between them were; only drawn networks have these."""
+"""How busy relays and links were, and which circuits weren't waited for: of drawn networks."""
 
 
 def of_class(model: str) -> Iterator[Metric]:
