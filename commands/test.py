@@ -23,6 +23,9 @@ from testbed.basics.toml_file import PROJECT
 QUICK = "kind or not (experiment or slow or alone or root or long)"
 """The marks of the tests that `test` runs; CONTRIBUTING.md says what they mean."""
 
+IN_PARALLEL = ("pytest", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
+"""A file's tests share a worker, and so their fixtures; files come in conftest's order."""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what may be typed after `test`."""
@@ -44,7 +47,7 @@ def run(given: argparse.Namespace, messages: Console) -> int:
         if status := _run_tool(check):
             return status
     arguments = given.arguments or ["-m", "not long" if given.all else QUICK]
-    return _run_tool(["pytest", "-n", "auto", "--dist", "loadgroup", *arguments])
+    return _run_tool([*IN_PARALLEL, *arguments])
 
 
 def _run_tool(words: Sequence[str]) -> int:

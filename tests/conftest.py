@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,9 @@ from testbed.plan.model import Plan
 from testbed.results import MachineFacts
 from testbed.setup.builds import Build
 
+TAKE_LONG = ("experiment", "slow", "alone")
+"""The marks of tests that take more than seconds."""
+
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
@@ -39,14 +43,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest, and keep a file's tests together, as they share fixtures.
-
-    A run of each kind has a worker to itself: they share nothing.
-    """
-    items.sort(key=lambda item: item.get_closest_marker("kind") is None)
-    for item in items:
-        is_kind = item.get_closest_marker("kind")
-        item.add_marker(pytest.mark.xdist_group(item.nodeid if is_kind else item.path.name))
+    """Begin with the files that have most tests that take long: a worker has a file to itself."""
+    files = Counter(item.path for item in items if any(map(item.get_closest_marker, TAKE_LONG)))
+    items.sort(key=lambda item: -files[item.path])
 
 
 @pytest.hookimpl(tryfirst=True)
