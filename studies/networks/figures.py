@@ -8,6 +8,7 @@ from itertools import product
 from analysis.cells import mean_cell
 from analysis.metrics.costs import CONNECTIONS
 from analysis.metrics.metric import Metric
+from analysis.metrics.networks import CIRCUITS_GIVEN_UP
 from analysis.metrics.transfers import (
     STREAM_ROUND_TRIP,
     THROUGHPUT,
@@ -30,7 +31,7 @@ QUEUES = {
 
 
 VARIANTS = (
-    *("vanilla", "pctls", "pctcp", "own-up-to-3", "vanilla-vegas", "pctls-vegas"),
+    *("vanilla", "pctls", "pctcp", "own-up-to-3", "conflux", "vanilla-vegas", "pctls-vegas"),
     "vanilla-at-once",
 )
 """Those that are compared, the first with each of the others."""
@@ -59,6 +60,7 @@ SHOWN = {
     "last byte, median, s": TIME_TO_LAST_BYTE_MEDIAN,
     "bulk, MB/s": BULK_GOODPUT,
 }
+GIVEN_UP = {"given up, %": CIRCUITS_GIVEN_UP}
 COMPARED = {
     "first byte": TIME_TO_FIRST_BYTE,
     "stream round trip": STREAM_ROUND_TRIP,
@@ -84,8 +86,10 @@ def tables(found: Found) -> dict[str, Table]:
         return dict(groups[names] for names in wanted if names in groups)
 
     return {
-        "spare": _table("Rates to spare", those(["SmallNetwork"]), {"connections": CONNECTIONS}),
-        "busy": _table("Busy relays", those(QUEUES), {}),
+        "spare": _table(
+            "Rates to spare", those(["SmallNetwork"]), {"connections": CONNECTIONS} | GIVEN_UP
+        ),
+        "busy": _table("Busy relays", those(QUEUES), GIVEN_UP),
         "at_once": _at_once({names: runs for names, (_, runs) in groups.items()}),
     }
 
