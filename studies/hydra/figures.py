@@ -15,18 +15,14 @@ from analysis.metrics.transfers import (
 from analysis.runs import Found
 from analysis.statistics import MeanOverRuns, change, simultaneous_confidence
 from analysis.table import Table
-from analysis.wording import NOTHING, change_text, mean_text, percent
-from study.hydra.published import COMPARED, NETWORKS, TABLE_4, Published
-from study.hydra.shared_link import METRICS, cells_in_flight
-from study.hydra.statements import FAILS, HOLDS, OPEN, judged_statements
+from analysis.wording import NOTHING, change_text, percent
+from study.hydra.published import COMPARED, NETWORKS, TABLE_4
+from study.hydra.shared_link import METRICS
+from study.hydra.statements import FAILS, HOLDS, OPEN, Statement, judged_statements
+from study.hydra.tables import statements
 from testbed.results import Run
 
-AllRuns = Mapping[tuple[str, str, str], Sequence[Run]]
-"""Runs by scenario, variant and traffic."""
-
 NETWORK = "Files,network.loss="
-NETWORKS_TRAFFIC = "page"
-"""The first model of its clients, which its runs are named by."""
 LOSSES = {"none": ("lossless", "0%"), "0.5 %": ("lossy", "0.5%")}
 """The paper's word and the scenario's value, by the loss as it is shown."""
 FILES = {"50 kB": "perf-50kb", "1 MB": "perf-1mb", "5 MB": "perf-5mb"}
@@ -81,18 +77,7 @@ OF_RELAYS: Mapping[str, Metric] = {
         ("sent by relays", "sent_mb"),
     )
 }
-_OF_NETWORKS = len(LOSSES) * len(IN_MS) + len(OF_RELAYS)
-"""How many intervals of whole networks hold together."""
-
-QUEUED = {"Two": "web", "Three": "audio"}
-"""The traffic whose times are measured with several lengths of a queue, by scenario."""
-LENGTHS = {
-    "100": ",links.default.queue=100packets",
-    "1000": "",
-    "10000": ",links.default.queue=10000packets",
-}
-"""The end of a scenario's name by the packets that its queues hold."""
-_OF_QUEUES = len(QUEUED) * len(LENGTHS)
+_INTERVALS = len(LOSSES) * len(IN_MS) + len(OF_RELAYS)
 
 
 def metrics() -> Sequence[Metric]:
@@ -101,76 +86,60 @@ def metrics() -> Sequence[Metric]:
 
 
 def tables(found: Found) -> dict[str, Table]:
-    """What changes in whole networks, and with the length of a queue."""
-    runs = _by_scenario_and_variant(found)
-    return {"networks": _networks(runs), "queues": _queues(runs)}
+    """The statements on two clients, without those on windows, which need whole runs; networks."""
+    rows = tuple((one.text, one.verdict, one.numbers) for one in _judged(found))
+    return {
+        "statements": replace(statements.table(found), rows=rows),
+        "networks": _networks(found),
+    }
 
 
 def fields(found: Found) -> dict[str, object]:
     """How many statements have which verdict, and what the paper has."""
-    verdicts = [one.verdict for one in judged_statements(found)]
+    verdicts = [one.verdict for one in _judged(found)]
     counts = {"holds": HOLDS, "fails": FAILS, "undecided": OPEN}
     return {
         "statements": {name: verdicts.count(verdict) for name, verdict in counts.items()}
         | {"all": len(verdicts)},
         "paper": _published,
-        "papers_spread": _published_spread,
-        "papers_cells": _published_cells,
+        "in_networks": bool(_networks(found).rows),
     }
 
 
-def _by_scenario_and_variant(found: Found) -> AllRuns:
-    return {
-        (group.scenario, group.variant, group.traffic): ones
+def _judged(found: Found) -> list[Statement]:
+    return [one for one in judged_statements(found) if "window" not in one.text]
+
+
+def _networks(found: Found) -> Table:
+    """Figures 9, 10 and 12: a row for each loss and number, if there are runs of both variants."""
+    runs = {
+        (group.scenario, group.variant): ones
         for part in reversed(found.parts)
         for group, ones in part.valid.items()
     }
-
-
-def _queues(runs: AllRuns) -> Table:
-    """A row for each scenario and length of its queues that has runs of both variants."""
-    rows = [
-        (scenario, model, length, *_compared(TIME_TO_LAST_BYTE, before, after, _OF_QUEUES))
-        for scenario, model in QUEUED.items()
-        for length, changed in LENGTHS.items()
-        if (before := runs.get((f"{scenario}{changed}", "vanilla", model)))
-        and (after := runs.get((f"{scenario}{changed}", "pctls", model)))
-    ]
-    columns = ("scenario", "traffic", "a queue's packets", *COMPARED, "difference", "change")
-    return Table("Times to last byte, s", columns, tuple(rows))
-
-
-def _networks(runs: AllRuns) -> Table:
-    """Figures 9, 10 and 12: a row for each loss and number, if there are runs of both variants."""
     rows: list[tuple[str, ...]] = []
     for loss, (paper, value) in LOSSES.items():
-        before, after = (
-            runs.get((f"{NETWORK}{value}", one, NETWORKS_TRAFFIC), ()) for one in COMPARED
-        )
+        before, after = (runs.get((f"{NETWORK}{value}", one), ()) for one in COMPARED)
         if not before or not after:
             continue
         for name, metric in IN_MS.items():
             said = f"{NETWORKS[paper][name]:+g}"
-            rows.append(
-                (loss, f"{name}, ms", said, *_compared(metric, before, after, _OF_NETWORKS))
-            )
+            rows.append((loss, f"{name}, ms", said, *_compared(metric, before, after)))
         for name, metric in OF_RELAYS.items() if paper == "lossless" else ():
             said = _memory() if "memory" in name else NOTHING
-            rows.append((loss, name, said, *_compared(metric, before, after, _OF_NETWORKS)))
+            rows.append((loss, name, said, *_compared(metric, before, after)))
     columns = ("loss", "of what", "the paper", *COMPARED, "difference", "change")
     return Table("Whole networks", columns, tuple(rows))
 
 
-def _compared(
-    metric: Metric, before: Sequence[Run], after: Sequence[Run], intervals: int
-) -> tuple[str, ...]:
-    """Both means, their difference, and the change with its interval, which holds with others."""
+def _compared(metric: Metric, before: Sequence[Run], after: Sequence[Run]) -> tuple[str, ...]:
+    """Both means, their difference, and the change with its interval."""
     numbers = [metric.by_seed(runs) for runs in (before, after)]
     cells = [mean_cell(one.values(), metric.digits) for one in numbers]
     means = [MeanOverRuns.of(one.values()) for one in numbers]
     first, other = means
     difference = f"{other.mean - first.mean:+.{metric.digits}f}" if first and other else NOTHING
-    changed = change(*numbers, simultaneous_confidence(intervals))
+    changed = change(*numbers, simultaneous_confidence(_INTERVALS))
     return (*cells, difference, change_text(changed))
 
 
@@ -181,27 +150,10 @@ def _memory() -> str:
 
 
 def _published(variant: str, scenario: str, key: str) -> str:
-    """A mean of Table 4: "1.37 MB/s", "91 ms"."""
-    metric, number = _of_table_4(variant, scenario, key)
-    return f"{number.mean:.{metric.digits}f} {metric.unit}"
-
-
-def _published_spread(variant: str, scenario: str, key: str) -> str:
-    """A mean of Table 4 ± its standard deviation: "1.37 ± 0.19"."""
-    metric, number = _of_table_4(variant, scenario, key)
-    return mean_text(MeanOverRuns(number.mean, number.deviation), metric.digits)
-
-
-def _of_table_4(variant: str, scenario: str, key: str) -> tuple[Metric, Published]:
+    """A number of Table 4: "1.37 MB/s", "91 ms"."""
     row = TABLE_4[variant, scenario]
-    return {
+    metric, number = {
         THROUGHPUT.key: (THROUGHPUT, row.throughput_mb_per_s),
         STREAM_ROUND_TRIP.key: (STREAM_ROUND_TRIP, row.stream_round_trip_ms),
     }[key]
-
-
-def _published_cells(variant: str, scenario: str) -> str:
-    """How many cells of a circuit are under way by Table 4, if its round trip were a circuit's."""
-    row = TABLE_4[variant, scenario]
-    cells = cells_in_flight(row.throughput_mb_per_s.mean, row.stream_round_trip_ms.mean)
-    return f"{cells:.0f}"
+    return f"{number.mean:.{metric.digits}f} {metric.unit}"
