@@ -44,6 +44,7 @@ def test_only_the_clients_under_test_count(tmp_path: Path, traffic: str, clients
             "active_links": None,
             "relays_use_percent.mean": None,
             "relays_use_percent.max": None,
+            "circuits_given_up_percent": None,
             "relays.connections": None,
             "relays.sockets": None,
             "relays.tor_memory_mb": None,
