@@ -72,12 +72,10 @@ def _given_up_percent(run: Run) -> float | None:
     return next((100 * share for share in shares), None)
 
 
-CIRCUITS_GIVEN_UP = Metric(
+CIRCUITS_GIVEN_UP = replace(
+    RELAYS_USE,
     key="circuits_given_up_percent",
     name="circuits given up",
-    unit="%",
-    digits=1,
-    better="neither",
     of=_given_up_percent,
 )
 """The share of its circuits that a client gave up as too slow to build, mean over clients."""
