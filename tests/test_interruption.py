@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from copied_project import copy_project
 from rich.console import Console
 from waiting import END_WITHIN_S, STARTED_WITHIN_S, ends_within_its_time, wait_for
 
@@ -202,23 +203,13 @@ def cache_for_ordinary_user(folder: Path) -> Path:
     return copy
 
 
-def project_for_ordinary_user(folder: Path) -> Path:
-    """Copy the project to where the user may read it."""
-
-    def unwanted(there: str, names: list[str]) -> list[str]:
-        results = ["results"] if Path(there) == PROJECT else []
-        return results + [name for name in names if name.startswith((".", "__pycache__"))]
-
-    return Path(shutil.copytree(PROJECT, folder / "project", ignore=unwanted))
-
-
 @pytest.mark.experiment
 @pytest.mark.root
 def test_an_ordinary_user(public_folder: Path) -> None:
     home = public_folder / "home"
     home.mkdir()
     os.chown(home, ORDINARY_USER, ORDINARY_USER)
-    project = project_for_ordinary_user(public_folder)
+    project = copy_project(public_folder / "project")
     identity = ["--reuid", str(ORDINARY_USER), "--regid", str(ORDINARY_USER), "--clear-groups"]
     with subprocess.Popen(
         [

@@ -2,12 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from copied_project import copy_project
 from made_runs import Made
 from shown import blocks
 
@@ -66,16 +66,8 @@ with unpacked(find_study("hydra")) as folder:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project's files, committed or not, without ignored ones."""
-    folder = tmp_path_factory.mktemp("copy")
-    command = ["git", "-c", f"safe.directory={PROJECT}", "ls-files", "-z", "--cached", "--others"]
-    command.append("--exclude-standard")
-    names = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, names.split("\0")):
-        if (PROJECT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(PROJECT / name, folder / name)
-    return folder
+    """A copy of the project, which gets what a newcomer adds."""
+    return copy_project(tmp_path_factory.mktemp("copy"))
 
 
 def section(title: str) -> str:

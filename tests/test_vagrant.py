@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from copied_project import copy_project
 
 from testbed.basics.toml_file import PROJECT
 from testbed.results import read_run
@@ -245,12 +246,7 @@ def make(debian: BareDebian) -> None:
     proxies = subprocess.run(["apt-config", "dump", "Acquire"], capture_output=True, check=True)
     (root / "etc/apt/apt.conf.d/90machine").write_bytes(proxies.stdout)
 
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    files = subprocess.run(listed, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, files.split("\0")):
-        if (PROJECT / name).exists():
-            (root / "vagrant" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(PROJECT / name, root / "vagrant" / name)
+    copy_project(root / "vagrant")
     add_user = f"useradd --root {root} --create-home --shell /bin/bash vagrant"
     debian.run(f"{add_user} && chown -R {USER}:{USER} {root}/vagrant", inside=False)
     (root / "etc/sudoers.d/vagrant").write_text("vagrant ALL=(ALL) NOPASSWD:ALL\n")
