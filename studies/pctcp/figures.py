@@ -10,6 +10,7 @@ from analysis import style
 from analysis.cells import mean_cell
 from analysis.metrics.costs import CONNECTIONS, SOCKETS
 from analysis.metrics.metric import Metric
+from analysis.metrics.networks import CIRCUITS_GIVEN_UP
 from analysis.metrics.transfers import TIME_TO_FIRST_BYTE, TIME_TO_LAST_BYTE
 from analysis.plot import Plot
 from analysis.runs import Found
@@ -276,14 +277,14 @@ def _costs(runs: Runs) -> Table:
             variant,
             *(
                 mean_cell(metric.by_seed(runs[scenario, variant]).values(), metric.digits)
-                for metric in (CONNECTIONS, SOCKETS)
+                for metric in (CONNECTIONS, SOCKETS, CIRCUITS_GIVEN_UP)
             ),
         )
         for scenario in ("Web19to1", MIXED)
         for variant in (VANILLA, PCTCP)
         if (scenario, variant) in runs
     )
-    return Table("Costs", ("web:bulk", "variant", "connections", "sockets"), rows)
+    return Table("Costs", ("web:bulk", "variant", "connections", "sockets", "given up, %"), rows)
 
 
 def _decided(runs: Runs) -> str:
