@@ -64,16 +64,15 @@ def title(all_of: Sequence[Answered], directory: Path) -> str:
 def opening(
     all_of: Sequence[Answered],
     found: Found,
-    invalid: Sequence[Run],
     looks: style.Looks,
     folder: page.Folder,
 ) -> str:
     """All that stands before the list of contents, as HTML."""
     if not all_of:
-        return page.lead("No run counts: there is nothing to say") + _counts(found, invalid)
+        return page.lead("No run counts: there is nothing to say") + _counts(found)
     if len(all_of) == 1:
-        return whole(all_of[0], looks, folder) + _counts(found, invalid)
-    return _many(all_of, looks, folder) + _counts(found, invalid)
+        return whole(all_of[0], looks, folder) + _counts(found)
+    return _many(all_of, looks, folder) + _counts(found)
 
 
 def whole(one: Answered, looks: style.Looks, folder: page.Folder, level: int = 2) -> str:
@@ -126,7 +125,7 @@ def _variant(name: str) -> str:
     return name.rpartition(": ")[2].partition(" against ")[0]
 
 
-def _counts(found: Found, invalid: Sequence[Run]) -> str:
+def _counts(found: Found) -> str:
     """How many runs count, how many don't, and whose premise did not hold."""
     number = sum(part.count for part in found.parts)
     count = "1 run counts" if number == 1 else f"{number} runs count"
@@ -136,7 +135,7 @@ def _counts(found: Found, invalid: Sequence[Run]) -> str:
         words += ["Different Tors, kernels or testbeds made them; these stand apart:"]
         words += [f"{part.count} runs were made by {part.made_by}." for part in found.parts]
     why = page.link_to(LEFT_OUT, "Why") if others else ""
-    return page.paragraph(" ".join(words), why) + page.items(_premises(invalid))
+    return page.paragraph(" ".join(words), why) + page.items(_premises(found.invalid))
 
 
 def _premises(invalid: Sequence[Run]) -> Iterable[str]:

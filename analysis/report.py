@@ -4,7 +4,6 @@ This module orders the report; its content comes from `tables`, `figures` and `p
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +15,7 @@ from analysis.runs import Found, Groups, find_runs
 from analysis.table import TableMaker
 from analysis.tables import run_tables
 from testbed.basics.errors import InputError, TestbedError
-from testbed.results import Run, read_run
-from testbed.results.summary import SUMMARY
+from testbed.results import Run
 from testbed.results.tables import SCHEMAS
 
 Section = tuple[str, str]
@@ -81,13 +79,12 @@ def _page(
     found: Found, of_papers: Sequence[TableMaker], directory: Path, folder: page.Folder
 ) -> str:
     looks = style.looks(group.variant for part in found.parts for group in part.valid)
-    invalid = _invalid_runs(directory) if found.left_out else []
     answers = answered(found)
-    beginning = opening(answers, found, invalid, looks, folder)
+    beginning = opening(answers, found, looks, folder)
     sections = [
         *_scenarios(answers, looks, folder),
         *_all_scenarios(found, looks, folder),
-        *_tables(found, invalid, of_papers, folder),
+        *_tables(found, of_papers, folder),
         *_origin(found, directory, folder),
     ]
     return page.page(title(answers, directory), sections, beginning)
@@ -135,15 +132,15 @@ def _all_scenarios(found: Found, looks: style.Looks, folder: page.Folder) -> Ite
 
 
 def _tables(
-    found: Found, invalid: Sequence[Run], of_papers: Sequence[TableMaker], folder: page.Folder
+    found: Found, of_papers: Sequence[TableMaker], folder: page.Folder
 ) -> Iterator[Section]:
     """The tables of all runs, and of those that were left out."""
     if tables := run_tables(found, of_papers):
         yield "Tables", "".join(map(folder.folded_table, tables))
     if found.left_out:
         left_out = [provenance.left_out_table(found)]
-        if invalid:
-            left_out.append(provenance.failed_checks_table(invalid))
+        if found.invalid:
+            left_out.append(provenance.failed_checks_table(found.invalid))
         yield LEFT_OUT, "".join(map(folder.table, left_out))
 
 
@@ -157,15 +154,6 @@ def _origin(found: Found, directory: Path, folder: page.Folder) -> Iterator[Sect
     yield "Variants", "".join(map(_variant, provenance.variants(runs)))
     yield "Versions", folder.folded_table(provenance.versions_table(runs))
     yield "Repeat it", page.preformatted("\n".join(provenance.commands(runs, directory)))
-
-
-def _invalid_runs(directory: Path) -> list[Run]:
-    """Whole runs whose premise failed; a leading dot marks runs under way, which are skipped."""
-    runs = []
-    for path in sorted(directory.rglob(SUMMARY)):
-        with suppress(TestbedError):
-            runs.append(read_run(path.parent))
-    return [run for run in runs if not run.summary.valid and not run.directory.name.startswith(".")]
 
 
 def _variant(variant: provenance.VariantText) -> str:

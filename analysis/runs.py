@@ -88,6 +88,7 @@ class Found:
     Attributes:
         valid: the runs that count, by group and sorted by seed; groups are in the order of tables.
         left_out: a line for each other run, with the reason.
+        invalid: those of them whose premise failed.
         made_by: what made these runs, as far as it differs from the runs in `apart`; empty if
             there are none.
         apart: runs made by something else; no statistics mix them with these.
@@ -97,6 +98,7 @@ class Found:
     left_out: Sequence[str]
     made_by: str = ""
     apart: Sequence["Found"] = ()
+    invalid: Sequence[Run] = ()
 
     @property
     def parts(self) -> tuple["Found", ...]:
@@ -140,6 +142,7 @@ def read_runs(folders: Iterable[Path], *, mixed: bool = False, whole: bool = Tru
         whole: leave out runs that have only their summary and manifest.
     """
     valid: list[Run] = []
+    invalid: list[Run] = []
     left_out: list[str] = []
     for folder in folders:
         try:
@@ -151,13 +154,14 @@ def read_runs(folders: Iterable[Path], *, mixed: bool = False, whole: bool = Tru
         if run.summary.valid:
             valid.append(run)
         else:
+            invalid.append(run)
             failed = ", ".join(check.name for check in run.summary.checks if check.failed)
             left_out.append(f"{folder}: invalid: {failed}")
     parts = [({}, valid)] if mixed or not valid else _made_alike(valid)
     grouped = [_grouped(runs, left_out, mixed=mixed) for _, runs in parts]
     words = _words_for([made_by for made_by, _ in parts])
     apart = [Found(groups, [], text) for groups, text in zip(grouped[1:], words[1:], strict=True)]
-    return Found(grouped[0], left_out, words[0], apart)
+    return Found(grouped[0], left_out, words[0], apart, invalid)
 
 
 def _made_alike(runs: Iterable[Run]) -> list[tuple[Mapping[str, str], list[Run]]]:

@@ -13,7 +13,8 @@ one](../CONTRIBUTING.md#to-add-a-study)): its runs, what a paper says, and a pag
 and number is made of the runs. `--dry-run` says what of the runs is there and what the others
 cost, `--kept` makes the page again, in seconds, of what the study keeps. Without either it makes
 what is missing, then report and page in `results/<name>/`; with `--keep` its summaries and
-manifests, and the page, replace the study's. `--missing --keep` adds to what is kept, as when a
+manifests, and the page, replace the study's: those of runs whose premise failed, too, which the
+page names and doesn't count. `--missing --keep` adds to what is kept, as when a
 study gets more runs, or several machines make it.
 """
 
@@ -144,22 +145,21 @@ def _make_runs(
 ) -> int:
     """Make the runs and the page; the exit status."""
     all_plans = study.batch().plans
-    wanted, counting = _without_kept(study, given, kept)
+    wanted, made = _without_kept(study, given, kept)
     ended = Ended((), {})
     if wanted.plans:
         ended = _batches.make(given, wanted, directory, messages)
         if not any(one.run for one in ended.standings):
             return _batches.status(ended)
         write(directory, None, messages, mixed=given.mixed)
-    valid = [one.folder for one in ended.standings if one.run and one.run.summary.valid]
-    counting |= {folder.relative_to(directory): folder for folder in valid}
-    runs = {folder: counting[folder] for folder in all_plans if folder in counting}
+    made |= {one.folder.relative_to(directory): one.folder for one in ended.standings if one.run}
+    runs = {folder: made[folder] for folder in all_plans if folder in made}
     with only_kept(study, runs, directory) as of:
         page = make_page(study, of)
         _write(page, directory / study.page.name, messages)
         if given.keep:
-            if missing := len(all_plans) - len(counting):
-                raise InputError(f"--keep: {missing} of {len(all_plans)} runs don't count")
+            if missing := len(all_plans) - len(runs):
+                raise InputError(f"--keep: {missing} of {len(all_plans)} runs are not made")
             pack(study, of)
             _write(page, study.page, messages)
     return _batches.status(ended)
@@ -168,7 +168,7 @@ def _make_runs(
 def _without_kept(
     study: Study, given: argparse.Namespace, kept: Path | None
 ) -> tuple[batch.Batch, dict[Path, Path]]:
-    """The runs that aren't kept; and where those are that are kept and count, by their folders."""
+    """The runs to make; and where those are that are kept and stay, by their folders."""
     wanted = study.batch()
     if kept is None:
         return wanted, {}
@@ -177,7 +177,7 @@ def _without_kept(
     there = {
         one.folder.relative_to(above): one.folder
         for one in standings
-        if one.run and one.run.summary.valid
+        if one.run and (one.run.summary.valid or not given.retry_invalid)
     }
     others = {folder: plan for folder, plan in wanted.plans.items() if folder not in there}
     return replace(wanted, plans=others), there

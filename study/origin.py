@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from analysis.runs import Found
+from analysis.runs import Found, Group
 from study.printed import AllPrinted, Printed
 from testbed.basics.toml_file import Value
 from testbed.plan.model import Plan
@@ -14,6 +14,11 @@ from testbed.results.summary import Summary
 def every_run(found: Found) -> list[Run]:
     """All runs that count."""
     return [run for part in found.parts for runs in part.valid.values() for run in runs]
+
+
+def made_runs(found: Found) -> list[Run]:
+    """All runs that count, and those whose premise failed."""
+    return [*every_run(found), *found.invalid]
 
 
 def processor_h(runs: Iterable[Run], printed: AllPrinted | None = None) -> float:
@@ -55,7 +60,8 @@ def _of_runs(found: Found) -> str:
         f"Tor {_listed(run.manifest['tor_version'] for run in runs)}",
         f"Linux {_listed((run.manifest.get('kernel') or {}).get('version', '?') for run in runs)}",
     ]
-    left_out = f"; {len(found.left_out)} runs were left out" if found.left_out else ""
+    number = len(found.left_out)
+    left_out = f"; {number} {'was' if number == 1 else 'were'} left out" if number else ""
     return (
         f"Made from {made}, seeds {_seeds(runs)}, with {' and '.join(versions)}{left_out}."
         f" They took {processor_h(runs):.1f} hours of processor time."
@@ -63,8 +69,29 @@ def _of_runs(found: Found) -> str:
 
 
 def lacking(found: Found, plans: Iterable[Plan]) -> str:
-    """A sentence on the study's runs that the page isn't made of; nothing if there are none."""
-    there = {_names(run.summary) for run in every_run(found)}
+    """Which of the study's runs the page isn't made of, and why; nothing if there are none."""
+    return " ".join(text for text in (_premises_failed(found), _not_made(found, plans)) if text)
+
+
+def _premises_failed(found: Found) -> str:
+    if not found.invalid:
+        return ""
+    named = "; ".join(map(_premise, found.invalid))
+    number = len(found.invalid)
+    runs = "1 run doesn't count, as its" if number == 1 else f"{number} runs don't count, as their"
+    return f"{runs} premise failed: {named}."
+
+
+def _premise(run: Run) -> str:
+    """Which run it is, and the first check that failed."""
+    check = next(check for check in run.summary.checks if check.failed)
+    summary = run.summary
+    name = f"{Group.of(run).label} with {summary.variant}, seed {summary.seed}"
+    return f"{name} ({check.name}: {check.observed})"
+
+
+def _not_made(found: Found, plans: Iterable[Plan]) -> str:
+    there = {_names(run.summary) for run in made_runs(found)}
     missing = Counter((plan.scenario, plan.variant) for plan in plans if _names(plan) not in there)
     if not missing:
         return ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch_stand_in import ALL, BATCH, IS_INVALID, begun, behave
+from batch_stand_in import ALL, BATCH, FAILS, IS_INVALID, begun, behave
 from command_line import refused, status_of
 
 from analysis.runs import Found, find_runs
@@ -17,12 +17,12 @@ from study.folder import ALL_HOURS, CORES, Study, find_study, names
 from study.hydra.published import TABLE_4
 from study.hydra.tables import table_4
 from study.kept import unpacked
-from study.origin import every_run, processor_h
+from study.origin import every_run, made_runs, processor_h
 from study.page import Page, found_runs, make_page
 from study.paragraphs import wrapped
 from study.printed import read_printed
 from study.times import times_of
-from testbed.basics.ending import PREMISE_FAILED, VALID
+from testbed.basics.ending import FAILED, PREMISE_FAILED, VALID
 from testbed.plan.model import Plan
 from testbed.results.differences import differences
 from testbed.results.summary import Summary
@@ -78,18 +78,21 @@ def _names(one: Plan | Summary) -> tuple[str, str, str, int]:
 @pytest.mark.slow
 def test_the_kept_runs_are_the_studys(made: tuple[Study, Page, Found]) -> None:
     study, _, found = made
-    assert not found.left_out
+    assert len(found.left_out) == len(found.invalid)
+    text = " ".join(made[1].text.split())
+    for run in found.invalid:  # the page names them
+        assert f" with {run.summary.variant}, seed {run.summary.seed} (" in text
     plans = study.batch().plans.values()
     assert len(plans) == study.runs
     wanted = {_names(plan) for plan in plans}
-    kept = {_names(one.summary) for one in every_run(found)}
+    kept = {_names(one.summary) for one in made_runs(found)}
     assert kept <= wanted
-    lacking = "of the study's runs are not made yet" in made[1].text
+    lacking = "of the study's runs are not made yet" in text
     assert (kept == wanted) != lacking  # the page says what isn't there
     with unpacked(study) as folder:
         printed = read_printed(study.commands, folder)
     assert set(printed.by_name) <= {one.name for one in study.commands}
-    assert bool(printed.lacking()) == ("Not carried out yet are " in made[1].text)
+    assert bool(printed.lacking()) == ("Not carried out yet are " in text)
 
 
 @pytest.mark.slow
@@ -109,7 +112,7 @@ def test_no_study_took_longer_than_it_may(made: tuple[Study, Page, Found]) -> No
         printed = read_printed(study.commands, folder)
     duration_s = {_names(plan): plan.duration_s for plan in study.batch().plans.values()}
     took_h = processor_h([], printed)
-    for run in every_run(found):
+    for run in made_runs(found):
         longer = run.summary.duration_s / duration_s[_names(run.summary)]
         took_h += processor_h([run]) / max(1.0, longer)
     assert took_h / CORES <= study.keys.most_hours
@@ -256,13 +259,38 @@ def test_only_what_is_not_kept_is_made(own: Path, capsys: pytest.CaptureFixture[
 def test_what_is_missing_is_said_and_not_kept(
     own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    behave({"pctls 1": IS_INVALID, "pctls 2": IS_INVALID})
-    assert status_of(["study", "./own"]) == PREMISE_FAILED
+    behave({"pctls 1": FAILS, "pctls 2": FAILS})
+    assert status_of(["study", "./own"]) == FAILED
     assert "as there are no such runs or results: pctls in Mine" in capsys.readouterr().err
     assert "\n- MB/s,\nwhere 1.97" in Path("results/own/README.md").read_text(encoding="utf-8")
     assert status_of(["study", "./own", "--keep"]) != VALID
-    assert "--keep: 2 of 4 runs don't count" in capsys.readouterr().err
+    assert "--keep: 2 of 4 runs are not made" in capsys.readouterr().err
     assert not (own / "kept.tar.xz").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+def test_invalid_runs_are_kept_and_named_with_the_reason(own: Path) -> None:
+    template = own / "page.md"
+    text = template.read_text(encoding="utf-8")
+    template.write_text(f"{text}\n{{{{ lacking() }}}}\n", encoding="utf-8")
+    behave({"pctls 2": IS_INVALID})
+    assert status_of(["study", "./own", "--keep"]) == PREMISE_FAILED
+    page = (own / "README.md").read_text(encoding="utf-8")
+    said = " ".join(page.split())
+    assert "Made from 3 runs" in said and "not made yet" not in said
+    assert "1 run doesn't count, as its premise failed: Mine with pctls, seed 2 (" in said
+    assert status_of(["study", "./own", "--kept"]) == VALID
+    assert (own / "README.md").read_text(encoding="utf-8") == page
+    before = begun()
+    assert status_of(["study", "./own", "--missing", "--out", "second"]) == VALID
+    assert begun() == before  # what is kept says why it doesn't count
+    behave({})
+    again = ["study", "./own", "--missing", "--retry-invalid", "--keep", "--out", "second"]
+    assert status_of(again) == VALID
+    assert begun()[len(before) :] == ["pctls 2"]
+    said = " ".join((own / "README.md").read_text(encoding="utf-8").split())
+    assert "Made from 4 runs" in said and "doesn't count" not in said
 
 
 def test_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
