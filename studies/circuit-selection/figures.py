@@ -37,7 +37,8 @@ _NAMES = {
     "rtt, of handshakes": f"{_OF_THREE}rtt,paths.round_trips=build",
     "rtt, four circuits": f"{NETWORK},paths.circuits=4,paths.policy=rtt{_PROBED}",
     "rtt, five circuits": f"{NETWORK},paths.circuits=5,paths.policy=rtt{_PROBED}",
-    "rtt, probed, no number": f"{NETWORK},paths.policy=rtt{_PROBED}",
+    "rtt, as many as Tor": f"{NETWORK},paths.policy=rtt",
+    "car, as many as Tor": f"{NETWORK},paths.policy=car",
     "Tor, no guards": f"{NETWORK},paths.entry_guards=false",
     "rtt, no guards": f"{_OF_THREE}rtt{_PROBED}".replace("=3,", "=3,paths.entry_guards=false,"),
 }
@@ -49,7 +50,14 @@ TABLES = {
     "rules": ("Tor", "random", "build-time", "in Tor itself", "best-of-two", "rtt", "car"),
     "paper": ("Tor", "rtt", "c", "l", "rtt-l", "l-rtt", "rtt-c", "c-rtt", "c-l", "l-c"),
     "ways": ("Tor", "rtt", "rtt, of streams", "rtt, of handshakes"),
-    "numbers": ("Tor", "rtt, probed, no number", "rtt", "rtt, four circuits", "rtt, five circuits"),
+    "numbers": (
+        "Tor",
+        "rtt, as many as Tor",
+        "car, as many as Tor",
+        "rtt",
+        "rtt, four circuits",
+        "rtt, five circuits",
+    ),
 }
 """The rows of each table; its intervals hold together."""
 SEEN = (*TABLES["rules"], "rtt, five circuits", "Tor, no guards", "rtt, no guards")
