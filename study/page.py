@@ -140,7 +140,9 @@ def make_page(study: Study, directory: Path) -> Page:
     further = {name: _filled(file, made) for name, file in study.further_templates.items()}
     plots = list(_plots(made.code, made.of))
     missing = [*made.fields.missing, *made.printed.missing]
-    return Page(text, made.fields.files, plots, missing, made.found.left_out, further)
+    # The directory may be a temporary copy of what is kept.
+    left_out = [line.removeprefix(f"{directory}/") for line in made.found.left_out]
+    return Page(text, made.fields.files, plots, missing, left_out, further)
 
 
 def _filled(template: Path, made: Made) -> str:

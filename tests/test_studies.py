@@ -270,7 +270,9 @@ def test_what_is_missing_is_said_and_not_kept(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
-def test_invalid_runs_are_kept_and_named_with_the_reason(own: Path) -> None:
+def test_invalid_runs_are_kept_and_named_with_the_reason(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     template = own / "page.md"
     text = template.read_text(encoding="utf-8")
     template.write_text(f"{text}\n{{{{ lacking() }}}}\n", encoding="utf-8")
@@ -280,6 +282,7 @@ def test_invalid_runs_are_kept_and_named_with_the_reason(own: Path) -> None:
     said = " ".join(page.split())
     assert "Made from 3 runs" in said and "not made yet" not in said
     assert "1 run doesn't count, as its premise failed: Mine with pctls, seed 2 (" in said
+    assert "\nleft out: Mine/pctls/seed-2: invalid: " in capsys.readouterr().err
     assert status_of(["study", "./own", "--kept"]) == VALID
     assert (own / "README.md").read_text(encoding="utf-8") == page
     before = begun()
