@@ -142,7 +142,7 @@ def _premises(invalid: Sequence[Run]) -> Iterable[str]:
     """The runs whose premise did not hold, with the first check that says so."""
     for run in invalid[:_MOST_INVALID]:
         its = run.summary
-        check = next(check for check in its.checks if check.failed)
+        check = its.failed_checks[0]
         yield (
             f"The premise of {its.scenario}, {its.variant}, seed {its.seed} did not hold:"
             f" {check.name}: expected {check.expected}, observed {check.observed}"

@@ -75,7 +75,7 @@ def checks_table(runs: Sequence[Run]) -> Table:
 
 def failed_checks_table(runs: Sequence[Run]) -> Table:
     """A row for each check that did not hold."""
-    failed = [(run, check) for run in runs for check in run.summary.checks if check.failed]
+    failed = [(run, check) for run in runs for check in run.summary.failed_checks]
     return _checks_table("Checks that failed", failed)
 
 

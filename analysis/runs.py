@@ -155,7 +155,7 @@ def read_runs(folders: Iterable[Path], *, mixed: bool = False, whole: bool = Tru
             valid.append(run)
         else:
             invalid.append(run)
-            failed = ", ".join(check.name for check in run.summary.checks if check.failed)
+            failed = ", ".join(check.name for check in run.summary.failed_checks)
             left_out.append(f"{folder}: invalid: {failed}")
     parts = [({}, valid)] if mixed or not valid else _made_alike(valid)
     grouped = [_grouped(runs, left_out, mixed=mixed) for _, runs in parts]

@@ -13,9 +13,9 @@ one](../CONTRIBUTING.md#to-add-a-study)): its runs, what a paper says, and a pag
 and number is made of the runs. `--dry-run` says what of the runs is there and what the others
 cost, `--kept` makes the page again, in seconds, of what the study keeps. Without either it makes
 what is missing, then report and page in `results/<name>/`; with `--keep` its summaries and
-manifests, and the page, replace the study's: those of runs whose premise failed, too, which the
-page names and doesn't count. `--missing --keep` adds to what is kept, as when a
-study gets more runs, or several machines make it.
+manifests, and the page, replace the study's. Runs whose premise failed are kept, too: the page
+names them, and doesn't count them. `--missing --keep` adds to what is kept, as when a study gets
+more runs, or several machines make it.
 """
 
 import argparse

@@ -31,8 +31,10 @@ def processor_h(runs: Iterable[Run], printed: AllPrinted | None = None) -> float
 
 
 def origin(found: Found, printed: AllPrinted) -> str:
-    """The line at the end of a page."""
+    """The line at the end of a page, with the runs that don't count as their premise failed."""
     texts = [_of_runs(found)] if found.parts[0].valid or not printed.by_name else []
+    if found.invalid:
+        texts.append(_premises_failed(found.invalid))
     if printed.by_name:
         texts.append(_of_commands(list(printed.by_name.values())))
     return " ".join(texts)
@@ -60,37 +62,31 @@ def _of_runs(found: Found) -> str:
         f"Tor {_listed(run.manifest['tor_version'] for run in runs)}",
         f"Linux {_listed((run.manifest.get('kernel') or {}).get('version', '?') for run in runs)}",
     ]
-    number = len(found.left_out)
-    left_out = f"; {number} {'was' if number == 1 else 'were'} left out" if number else ""
+    others = len(found.left_out) - len(found.invalid)
+    left_out = f"; {others} {'was' if others == 1 else 'were'} left out" if others else ""
     return (
         f"Made from {made}, seeds {_seeds(runs)}, with {' and '.join(versions)}{left_out}."
         f" They took {processor_h(runs):.1f} hours of processor time."
     )
 
 
-def lacking(found: Found, plans: Iterable[Plan]) -> str:
-    """Which of the study's runs the page isn't made of, and why; nothing if there are none."""
-    return " ".join(text for text in (_premises_failed(found), _not_made(found, plans)) if text)
-
-
-def _premises_failed(found: Found) -> str:
-    if not found.invalid:
-        return ""
-    named = "; ".join(map(_premise, found.invalid))
-    number = len(found.invalid)
+def _premises_failed(invalid: Sequence[Run]) -> str:
+    named = "; ".join(map(_premise, invalid))
+    number = len(invalid)
     runs = "1 run doesn't count, as its" if number == 1 else f"{number} runs don't count, as their"
     return f"{runs} premise failed: {named}."
 
 
 def _premise(run: Run) -> str:
     """Which run it is, and the first check that failed."""
-    check = next(check for check in run.summary.checks if check.failed)
     summary = run.summary
+    check = summary.failed_checks[0]
     name = f"{Group.of(run).label} with {summary.variant}, seed {summary.seed}"
     return f"{name} ({check.name}: {check.observed})"
 
 
-def _not_made(found: Found, plans: Iterable[Plan]) -> str:
+def lacking(found: Found, plans: Iterable[Plan]) -> str:
+    """A sentence on the study's runs that are not made yet; nothing if there are none."""
     there = {_names(run.summary) for run in made_runs(found)}
     missing = Counter((plan.scenario, plan.variant) for plan in plans if _names(plan) not in there)
     if not missing:

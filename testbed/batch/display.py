@@ -190,7 +190,7 @@ def print_ended(console: Console, ended: Ended) -> None:
             say(console, f"failed: {one.title}: {failure}")
     for one in ended.invalid:
         assert one.run
-        checks = ", ".join(check.name for check in one.run.summary.checks if check.failed)
+        checks = ", ".join(check.name for check in one.run.summary.failed_checks)
         say(console, f"invalid: {one.folder}: {checks} (--retry-invalid runs it again)")
     valid = len(ended.standings) - len(ended.invalid) - len(ended.failures)
     say(

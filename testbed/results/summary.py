@@ -268,6 +268,11 @@ class Summary(_Part):
     notes: tuple[str, ...]
 
     @property
+    def failed_checks(self) -> list[Check]:
+        """The checks that did not hold; none in a valid run."""
+        return [check for check in self.checks if check.failed]
+
+    @property
     def traffic_s(self) -> float:
         """How long clients began transfers: the warm-up, and then while the run measured."""
         return self.warm_up_s + self.duration_s
