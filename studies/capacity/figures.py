@@ -11,7 +11,7 @@ from analysis.metrics.transfers import CIRCUIT_ROUND_TRIP, STREAM_ROUND_TRIP, TH
 from analysis.runs import Found, Group
 from analysis.statistics import change, simultaneous_confidence
 from analysis.table import Table
-from analysis.wording import NOTHING, change_text
+from analysis.wording import NOTHING, change_text, verdict_word
 from flashflow.errors import capacity_error, weight_error
 from flashflow.liars import liars
 from flashflow.parameters import PAPER
@@ -82,17 +82,17 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
         if processor != FREE
         for run in runs
     ]
-    gains = {row[:2]: row[4] for row in _gains(found).rows}
+    gains = {row[:2]: row[4:6] for row in _gains(found).rows}
     alone = [*measurements(printed, "rates")]
     made = tables(found, printed)
     return {
         "host": read_toml(PROJECT / "studies" / "capacity" / "host.toml"),
         "there": lambda name: bool(made[name].rows),
-        "changes": lambda scenario: _listed(
-            f"{gains[scenario, one]} {AT.get(one, f'at {one}')}"
+        "changes": lambda scenario: [
+            (AT.get(one, f"at {one}"), *gains[scenario, one])
             for one in (FREE, PROCESSORS[0])
             if (scenario, one) in gains
-        ),
+        ],
         "seconds": _listed(sorted({f"{run.summary.duration_s:g}" for run in _compared(found)})),
         "transfers": {
             "completed": sum(one.completed for one in slow_relays),
@@ -159,22 +159,18 @@ def _gains(found: Found) -> Table:
     }
     pairs = {names: (first, other) for names, (first, other) in pairs.items() if first and other}
     confidence = simultaneous_confidence(max(1, len(pairs)))
-    rows = tuple(
-        (
-            *names,
-            *(mean_cell(THROUGHPUT.by_seed(runs).values(), THROUGHPUT.digits) for runs in pair),
-            change_text(
-                change(THROUGHPUT.by_seed(pair[0]), THROUGHPUT.by_seed(pair[1]), confidence)
-            ),
-            *map(_busy, pair),
-        )
-        for names, pair in pairs.items()
-    )
+    rows = []
+    for names, pair in pairs.items():
+        throughput = [THROUGHPUT.by_seed(runs) for runs in pair]
+        cells = (mean_cell(one.values(), THROUGHPUT.digits) for one in throughput)
+        changed = change(*throughput, confidence)
+        told = change_text(changed), verdict_word(THROUGHPUT, changed)
+        rows.append((*names, *cells, *told, *map(_busy, pair)))
     columns = (
         *("scenario", "relays", "vanilla, MB/s", "pctls, MB/s", "pctls against vanilla"),
-        *("vanilla: busiest, %", "pctls: busiest, %"),
+        *("pctls is", "vanilla: busiest, %", "pctls: busiest, %"),
     )
-    return Table("What pctls changes where relays are slow", columns, rows)
+    return Table("What pctls changes where relays are slow", columns, tuple(rows))
 
 
 def _busy(runs: Sequence[Run]) -> str:
