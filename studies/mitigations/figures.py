@@ -64,7 +64,7 @@ def _of_circuits(circuits: int) -> str:
 
 
 def tables(found: Found) -> dict[str, Table]:
-    """Gains and costs by variant, by loss, by circuits, and where there are two ways."""
+    """Gains and costs by variant, by loss, by circuits, and where there are two paths."""
     runs = _runs(found)
     return {
         "gains": _gains(runs),
@@ -140,7 +140,7 @@ def _confidence_of_gains(runs: Runs) -> float:
 
 
 def _confidence_of_two_ways(runs: Runs) -> float:
-    """The same where there are two ways: of two metrics."""
+    """The same where there are two paths: of two metrics."""
     return simultaneous_confidence(max(1, 2 * sum((TWO_PATHS, one) in runs for one in LINKED[1:])))
 
 
@@ -222,7 +222,7 @@ def _two_ways(runs: Runs) -> Table:
         cells += _cells(runs[TWO_PATHS, name], CONNECTIONS)
         rows.append((name, *cells))
     columns = ("variant", "MB/s", "change", "stream round trip, ms", "change ", "connections")
-    return Table("Two ways", columns, tuple(rows))
+    return Table("Two paths", columns, tuple(rows))
 
 
 class Point(NamedTuple):
@@ -236,7 +236,7 @@ class Point(NamedTuple):
 
 SHOWN = {
     LOSSY: ("Eight circuits on a link that loses 0.1 %", VARIANTS),
-    TWO_PATHS: ("Two clients, two ways of 20 Mbit/s", LINKED),
+    TWO_PATHS: ("Two clients, two paths of 20 Mbit/s", LINKED),
 }
 """The panels of the figure by scenario: title and variants."""
 BESIDE_X, BESIDE_Y = 1.04, 0.07
@@ -244,7 +244,7 @@ BESIDE_X, BESIDE_Y = 1.04, 0.07
 
 
 def plots(found: Found) -> Iterator[Plot]:
-    """Gain against price: a point for each variant, on the lossy link and on two ways."""
+    """Gain against price: a point for each variant, on the lossy link and on two paths."""
     points = {scenario: _points(_runs(found), scenario) for scenario in SHOWN}
     if not any(points.values()):
         return
