@@ -71,7 +71,7 @@ def tables(found: Found) -> dict[str, Table]:
         "costs": _costs(runs),
         "losses": _losses(runs),
         "circuits": _circuits(runs),
-        "two_ways": _two_ways(runs),
+        "two_paths": _two_paths(runs),
     }
 
 
@@ -81,7 +81,7 @@ def fields(found: Found) -> dict[str, object]:
     of_tables = (
         (LOSSY, VARIANTS, _confidence_of_gains(runs)),
         (LOSSLESS, VARIANTS, _confidence_of_gains(runs)),
-        (TWO_PATHS, LINKED, _confidence_of_two_ways(runs)),
+        (TWO_PATHS, LINKED, _confidence_of_two_paths(runs)),
     )
     decided = {
         (scenario, variant): _changed(runs, scenario, variant, THROUGHPUT, confidence)
@@ -139,7 +139,7 @@ def _confidence_of_gains(runs: Runs) -> float:
     return simultaneous_confidence(max(1, sum(pair in runs for pair in pairs)))
 
 
-def _confidence_of_two_ways(runs: Runs) -> float:
+def _confidence_of_two_paths(runs: Runs) -> float:
     """The same where there are two paths: of two metrics."""
     return simultaneous_confidence(max(1, 2 * sum((TWO_PATHS, one) in runs for one in LINKED[1:])))
 
@@ -208,10 +208,10 @@ def _circuits(runs: Runs) -> Table:
     return Table("Throughput by circuits on the link, MB/s", columns, rows)
 
 
-def _two_ways(runs: Runs) -> Table:
+def _two_paths(runs: Runs) -> Table:
     there = [name for name in LINKED if (TWO_PATHS, name) in runs]
     compared = (THROUGHPUT, STREAM_ROUND_TRIP)
-    confidence = _confidence_of_two_ways(runs)
+    confidence = _confidence_of_two_paths(runs)
     rows = []
     for name in there:
         cells: list[str] = []

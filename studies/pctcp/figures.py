@@ -288,7 +288,7 @@ def _costs(runs: Runs) -> Table:
 
 
 def _decided(runs: Runs) -> str:
-    """The deployments by what their intervals say of each time, or that nothing is decided."""
+    """The deployments by what their intervals say of each time; empty if none decides anything."""
     texts = []
     for name, metric in COMPARED.items():
         found: dict[str, list[str]] = {}
@@ -300,4 +300,4 @@ def _decided(runs: Runs) -> str:
             if low > 0 or high < 0:
                 found.setdefault("more" if low > 0 else "less", []).append(deployment)
         texts += [f"{name}: {way} with PCTCP {' and '.join(ones)}" for way, ones in found.items()]
-    return "; ".join(texts) or "nothing"
+    return "; ".join(texts)
