@@ -71,11 +71,11 @@ def test_bundles_are_found(plan: Plan) -> None:
         return found
 
     assert check().ok
-    # In two readings of 5 ms each, 100 Mbit/s carry 125 packets of 1000 bytes.
-    assert check(received_packets=19_875).ok
-    lacking = check(received_packets=19_874)
+    # In two readings of 5 ms each, 100 Mbit/s carry 2314.8 acknowledgements of 54 bytes.
+    assert check(received_packets=17_685).ok
+    lacking = check(received_packets=17_684)
     assert not lacking.ok
-    assert lacking.observed == "middle1 to exit1: 20000 sent, 19874 arrived"
+    assert lacking.observed == "middle1 to exit1: 20000 sent, 17684 arrived"
     assert not check(received_bytes=20_000 * 1515).ok
     assert not check(bundled_segments=2).ok
 
@@ -85,9 +85,9 @@ def test_a_link_may_carry_more_where_readings_are_further_apart(plan: Plan) -> N
         ahead = direction(plan, 20_000, 0, received_packets=received, readings_apart_s=0.0125)
         return bool(next(crossing_checks([ahead])).ok)
 
-    # 100 Mbit/s carry 156.25 packets of 1000 bytes in 12.5 ms.
-    assert holds(20_157)
-    assert not holds(20_158)
+    # 100 Mbit/s carry 2893.5 acknowledgements of 54 bytes in 12.5 ms.
+    assert holds(22_894)
+    assert not holds(22_895)
 
 
 def test_readings_are_apart_until_the_next_senders_turn() -> None:
