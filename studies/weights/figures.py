@@ -77,6 +77,7 @@ def fields(found: Found, printed: AllPrinted) -> dict[str, object]:
         "measured": len(measured),
         "far_below": _far_below(measured, 0),
         "far_below_at_the_end": _far_below(measured, -LAST_SECONDS),
+        "slowest_s": _slowest_s(measured),
         "underweighted": f"{100 * low / len(ratios):.0f} %" if ratios else NOTHING,
         "passed_over": {scanner: _passed_over(found, printed, scanner) for scanner in SCANNERS},
         "there": lambda name: bool(made[name].rows),
@@ -102,6 +103,12 @@ def _far_below(measured: Sequence[Mapping[str, Any]], first_second: int) -> int:
         for one in measured
         if one["seconds_bit_per_s"]
     )
+
+
+def _slowest_s(measured: Sequence[Mapping[str, Any]]) -> str:
+    """How long 5 MiB take at least over the slowest relay."""
+    bit_per_s = min((one["true_bit_per_s"] for one in measured), default=None)
+    return f"{5 * 2**20 * 8 / bit_per_s:.0f}" if bit_per_s else NOTHING
 
 
 def _errors(printed: AllPrinted) -> Table:
@@ -131,10 +138,7 @@ def _weight(relay: Mapping[str, Any]) -> int:
 
 
 def _groups(found: Found, printed: AllPrinted) -> Mapping[tuple[str, int], Sequence[Run]]:
-    """Runs by scanner and number of clients; those of few seeds are left out.
-
-    So are runs with other weights than those that the commands have measured.
-    """
+    """Runs by scanner and number of clients, with the weights that the commands have measured."""
     measured = {
         (scanner, of.given("--seed")): {one["relay"]: _weight(one) for one in of.results}
         for scanner in SCANNERS
@@ -144,14 +148,12 @@ def _groups(found: Found, printed: AllPrinted) -> Mapping[tuple[str, int], Seque
     for part in reversed(found.parts):
         for group, runs in part.valid.items():
             if key := _case(group):
-                known = [
+                groups[key] = [
                     run
                     for run in runs
                     if measured.get((key[0], str(run.summary.seed)))
                     == {one.name: one.weight for one in run.plan.of_kind("relay")}
                 ]
-                if len(known) >= LEAST_SEEDS:
-                    groups[key] = known
     return groups
 
 
@@ -162,23 +164,26 @@ def _case(group: Group) -> tuple[str, int] | None:
 
 
 def _clients(found: Found, printed: AllPrinted) -> Table:
-    """Times by load and weights, FlashFlow's changes against TorFlow's, and failures."""
+    """Times by load and weights, FlashFlow's changes against TorFlow's, and failures.
+
+    They are of the networks that have a run with either's weights.
+    """
     groups = _groups(found, printed)
+    confidence = simultaneous_confidence(len(LOADS) * len(MODELS))
     rows = []
-    pairs = {
-        clients: tuple(groups.get((scanner, clients), ()) for scanner in ("torflow", "flashflow"))
-        for clients in LOADS
-    }
-    pairs = {clients: pair for clients, pair in pairs.items() if all(pair)}
-    confidence = simultaneous_confidence(max(1, len(pairs) * len(MODELS)))
-    for clients, pair in pairs.items():
+    for clients, load in LOADS.items():
+        of = [groups.get((scanner, clients), ()) for scanner in ("torflow", "flashflow")]
+        both = set.intersection(*({run.summary.seed for run in runs} for runs in of))
+        if len(both) < LEAST_SEEDS:
+            continue
+        pair = [[run for run in runs if run.summary.seed in both] for runs in of]
         for model, size in MODELS.items():
             times = [TIMES[model].by_seed(runs) for runs in pair]
             cells = (mean_cell(one.values(), TIMES[model].digits) for one in times)
             failed = (_failed(runs, model) for runs in pair)
             changed = change(*times, confidence)
             told = change_text(changed), verdict_word(TIMES[model], changed)
-            rows.append((LOADS[clients], size, *cells, *told, *failed))
+            rows.append((load, size, *cells, *told, *failed))
     columns = (
         *("load", "transfer", "TorFlow, s", "FlashFlow, s"),
         *("FlashFlow against TorFlow", "FlashFlow is"),
