@@ -71,11 +71,11 @@ def test_bundles_are_found(plan: Plan) -> None:
         return found
 
     assert check().ok
-    # In two readings of 5 ms each, 100 Mbit/s carry 2314.8 acknowledgements of 54 bytes.
-    assert check(received_packets=17_685).ok
-    lacking = check(received_packets=17_684)
+    # In two readings of 5 ms each, 100 Mbit/s carry 125 packets of 1000 bytes.
+    assert check(received_packets=19_875).ok
+    lacking = check(received_packets=19_874)
     assert not lacking.ok
-    assert lacking.observed == "middle1 to exit1: 20000 sent, 17684 arrived"
+    assert lacking.observed == "middle1 to exit1: 20000 sent, 19874 arrived"
     assert not check(received_bytes=20_000 * 1515).ok
     assert not check(bundled_segments=2).ok
 
@@ -85,9 +85,24 @@ def test_a_link_may_carry_more_where_readings_are_further_apart(plan: Plan) -> N
         ahead = direction(plan, 20_000, 0, received_packets=received, readings_apart_s=0.0125)
         return bool(next(crossing_checks([ahead])).ok)
 
-    # 100 Mbit/s carry 2893.5 acknowledgements of 54 bytes in 12.5 ms.
-    assert holds(22_894)
-    assert not holds(22_895)
+    # 100 Mbit/s carry 156.25 packets of 1000 bytes in 12.5 ms.
+    assert holds(20_157)
+    assert not holds(20_158)
+
+
+@pytest.mark.parametrize("taken_bytes", [0, 14])  # an interface may count frames without header
+def test_small_packets_may_arrive_between_readings(plan: Plan, taken_bytes: int) -> None:
+    def holds(more: int, bytes_each: int) -> bool:
+        received = 20_000 + more
+        size = 20_000 * 1000 + more * bytes_each - taken_bytes * received
+        one = direction(plan, 20_000, 0, received_packets=received, received_bytes=size)
+        return bool(next(crossing_checks([one])).ok)
+
+    # In 10 ms 100 Mbit/s carry 125,000 bytes: 125 packets of the mean size, or 500 of 250 bytes.
+    assert holds(500, 250)
+    assert not holds(500, 251)
+    assert not holds(500, 53)  # no packet is as small
+    assert not holds(-126, 60)  # what is lost has no excuse
 
 
 def test_readings_are_apart_until_the_next_senders_turn() -> None:

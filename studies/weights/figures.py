@@ -183,9 +183,9 @@ def _clients(found: Found, printed: AllPrinted) -> Table:
             failed = (_failed(runs, model) for runs in pair)
             changed = change(*times, confidence)
             told = change_text(changed), verdict_word(TIMES[model], changed)
-            rows.append((load, size, *cells, *told, *failed))
+            rows.append((load, size, str(len(both)), *cells, *told, *failed))
     columns = (
-        *("load", "transfer", "TorFlow, s", "FlashFlow, s"),
+        *("load", "transfer", "networks", "TorFlow, s", "FlashFlow, s"),
         *("FlashFlow against TorFlow", "FlashFlow is"),
         *("TorFlow: failed, %", "FlashFlow: failed, %"),
     )

@@ -15,7 +15,10 @@ LEAST_APART_S = 0.01
 After netem packets take no time. Where hundreds of links end at a router its reading takes longer.
 """
 
-SMALLEST_PACKET_BYTES = 54
+ETHERNET_BYTES = 14
+"""A frame's header, which some interfaces have taken off a packet when they count it."""
+
+SMALLEST_FRAME_BYTES = 54
 """An acknowledgement: the headers of Ethernet, IPv4 and TCP (14 + 20 + 20)."""
 
 
@@ -28,7 +31,8 @@ def crossing_checks(directions: Iterable[DirectionCounts]) -> Iterator[Check]:
     """Whether packets crossed the links one by one, or bundles as one, as the scenario says.
 
     Packets cross one by one if the sender let each segment pass by itself, if as many arrived
-    (except those between the readings of the two ends), and if none was larger than a full frame.
+    (except those between the readings of the two ends, which the bytes may show to be small), and
+    if none was larger than a full frame.
     A link with the queue in its sender lets bundles pass, which are taken apart after it. If
     bundles cross as one, as many must arrive as have departed.
     """
@@ -72,13 +76,31 @@ def _bundling(direction: DirectionCounts) -> str | None:
 
 def _lacking(direction: DirectionCounts) -> str | None:
     sent, received = direction.departures, direction.received_packets
-    if abs(sent - received) > _between_readings(direction):
+    if abs(sent - received) > _of_mean_size(direction) and not _are_small(direction):
         return f"{direction.name}: {sent} sent, {received} arrived"
     return None
 
 
-def _between_readings(direction: DirectionCounts) -> int:
-    """How many packets the link can carry between its readings, where all may be small."""
+def _of_mean_size(direction: DirectionCounts) -> int:
+    """How many packets or bundles of mean size the link can carry between its readings."""
+    if not direction.departures:
+        return 0
+    mean_bytes = direction.sent_bytes / direction.departures
+    return math.ceil(_carried_bytes(direction) / mean_bytes)
+
+
+def _are_small(direction: DirectionCounts) -> bool:
+    """Whether the bytes of the arrivals beyond the departures fit between the readings."""
+    received = direction.received_packets
+    least_bytes = SMALLEST_FRAME_BYTES * (received - direction.departures)
+    whole_bytes = (direction.received_bytes + taken * received for taken in (0, ETHERNET_BYTES))
+    return any(
+        0 < least_bytes <= whole - direction.sent_bytes <= _carried_bytes(direction)
+        for whole in whole_bytes
+    )
+
+
+def _carried_bytes(direction: DirectionCounts) -> float:
+    """What the link can carry between its readings."""
     readings_s = max(LEAST_APART_S, direction.readings_apart_s)
-    rate_bit_per_s = direction.shape.rate_bit_per_s or math.inf
-    return math.ceil(rate_bit_per_s * readings_s / 8 / SMALLEST_PACKET_BYTES)
+    return (direction.shape.rate_bit_per_s or math.inf) * readings_s / 8
