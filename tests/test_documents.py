@@ -20,6 +20,7 @@ from testbed.asked.scenario import SAMPLED
 from testbed.asked.variant_file import TorrcKeys
 from testbed.basics.toml_file import PROJECT, read_model
 from testbed.batch import read_batch
+from testbed.results.summary import Summary
 
 EXAMPLES = PROJECT / "docs" / "examples"
 LONGEST_LINE = 100
@@ -31,6 +32,12 @@ _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
 SLOW = pytest.param("papers", marks=pytest.mark.slow)  # it reads all kept runs
+
+
+def test_each_key_of_a_summary_is_explained() -> None:
+    page = (PROJECT / "docs/measurements.md").read_text(encoding="utf-8")
+    rows = [line for line in page.split("\n") if line.startswith("| `")]
+    assert set(Summary.model_fields) <= set(re.findall(r"`(\w+)`", "\n".join(rows)))
 
 
 @pytest.mark.parametrize("name", [SLOW if name == "papers" else name for name in PAGES])
