@@ -78,11 +78,10 @@ def _premises_failed(invalid: Sequence[Run]) -> str:
 
 
 def _premise(run: Run) -> str:
-    """Which run it is, and the first check that failed."""
+    """Which run it is, and the first check that failed; the run has what it observed."""
     summary = run.summary
-    check = summary.failed_checks[0]
-    name = f"{Group.of(run).label} with {summary.variant}, seed {summary.seed}"
-    return f"{name} ({check.name}: {check.observed})"
+    failed = summary.failed_checks[0].name
+    return f"{Group.of(run).label} with {summary.variant}, seed {summary.seed} ({failed})"
 
 
 def lacking(found: Found, plans: Iterable[Plan]) -> str:
