@@ -78,7 +78,7 @@ def _premises_failed(invalid: Sequence[Run]) -> str:
 
 
 def _premise(run: Run) -> str:
-    """Which run it is, and the first check that failed; the run has what it observed."""
+    """Which run it is, and the first check that failed."""
     summary = run.summary
     failed = summary.failed_checks[0].name
     return f"{Group.of(run).label} with {summary.variant}, seed {summary.seed} ({failed})"
