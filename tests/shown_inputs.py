@@ -88,7 +88,6 @@ INPUTS = (
     ),
     Input("docs/measurements.md", "path/to/tgen", "generator"),
     _one("docs/measurements.md", "results/SharedDropping/vanilla/seed-1"),
-    _one("studies/hydra/loss.md", "results/NoDropping/no-delay/seed-1"),
     _one("studies/hydra/loss.md", "results/hydra/SharedDropping/vanilla/seed-1"),
     Input("places/README.md", "--users", "measurements"),
 )

@@ -34,7 +34,11 @@ LOSS = "links.middle-exit.loss"
 
 def test_the_papers_testbed() -> None:
     plans = batch.read_batch("hydra").plans
-    assert len(plans) == 6 * 4 * 3 + 3 * 4 * 2 * 5 + 2 * 2 * 5
+    eight_clients, two_clients, networks = 6 * 4 * 3, 3 * 4 * 2 * 5, 4 * 2 * 5
+    of_two_segments, other_queues, no_delay = 2 * 3, 2 * 2 * 2 * 3, 2 * 3
+    assert len(plans) == sum(
+        (eight_clients, two_clients, networks, of_two_segments, other_queues, no_delay)
+    )
     table_4 = ("NoDropping", "SharedDropping", "DroppingRemaining")
     of_table = [plan for plan in plans.values() if plan.scenario in table_4]
     today = [plan for plan in of_table if "2021" not in plan.variant]

@@ -1,6 +1,6 @@
 """What is particular to this study: its statements, whole networks, and the paper's numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,18 +13,27 @@ from analysis.metrics.transfers import (
     TIME_TO_LAST_BYTE,
 )
 from analysis.runs import Found
-from analysis.statistics import MeanOverRuns, change, simultaneous_confidence
+from analysis.statistics import MeanOverRuns, change, pair, simultaneous_confidence
 from analysis.table import Table
-from analysis.wording import NOTHING, change_text, percent
-from study.hydra.published import COMPARED, NETWORKS, TABLE_4
-from study.hydra.shared_link import METRICS
-from study.hydra.statements import FAILS, HOLDS, OPEN, Statement, judged_statements
-from study.hydra.tables import statements
+from analysis.wording import NOTHING, change_text, mean_text, percent
+from study.hydra.published import COMPARED, NETWORKS, TABLE_4, Published
+from study.hydra.shared_link import METRICS, cells_in_flight
+from study.hydra.statements import FAILS, HOLDS, OPEN, judged_statements
 from testbed.results import Run
 
-NETWORK = "Files,network.loss="
-LOSSES = {"none": ("lossless", "0%"), "0.5 %": ("lossy", "0.5%")}
-"""The paper's word and the scenario's value, by the loss as it is shown."""
+Row = tuple[str, ...]
+AllRuns = Mapping[tuple[str, str, str], Sequence[Run]]
+"""Runs by scenario, variant and traffic."""
+
+LOSSES = {
+    "none": ("lossless", "Files,network.loss=0%"),
+    "0.5 %": ("lossy", "Files,network.loss=0.5%"),
+}
+"""The paper's word and the scenario, by the loss as it is shown."""
+RENEWED = ",paths.circuits=2,paths.close_unused=10s,paths.policy=tor"
+"""The end of the scenario's name where clients build circuits all the time."""
+NETWORKS_TRAFFIC = "page"
+"""The first model of the networks' clients, which their runs are named by."""
 FILES = {"50 kB": "perf-50kb", "1 MB": "perf-1mb", "5 MB": "perf-5mb"}
 
 
@@ -49,20 +58,19 @@ def _of_relays(attribute: str, run: Run) -> float | None:
 
 
 IN_MS: Mapping[str, Metric] = {
-    **{
-        name: replace(
-            TIME_TO_LAST_BYTE,
-            key=f"files.{model}",
-            name=f"{name}: time to last byte",
-            unit="ms",
-            digits=0,
-            of=partial(_last_byte_ms, model),
-        )
-        for name, model in FILES.items()
-    },
-    "build time": replace(CIRCUIT_BUILD_TIME, key="build_time", of=_build_time_ms),
+    name: replace(
+        TIME_TO_LAST_BYTE,
+        key=f"files.{model}",
+        name=f"{name}: time to last byte",
+        unit="ms",
+        digits=0,
+        of=partial(_last_byte_ms, model),
+    )
+    for name, model in FILES.items()
 }
-"""What figures 9 and 10 have, by the paper's file or word."""
+"""What figure 9 has, by the file's size."""
+BUILD_TIME = replace(CIRCUIT_BUILD_TIME, key="build_time", of=_build_time_ms)
+"""What figure 10 has."""
 OF_RELAYS: Mapping[str, Metric] = {
     f"{name}, MB": Metric(
         key=f"all_relays.{attribute}",
@@ -77,7 +85,20 @@ OF_RELAYS: Mapping[str, Metric] = {
         ("sent by relays", "sent_mb"),
     )
 }
-_INTERVALS = len(LOSSES) * len(IN_MS) + len(OF_RELAYS)
+_OF_NETWORKS = len(LOSSES) * (len(IN_MS) + 1) + len(OF_RELAYS)
+"""How many intervals of whole networks hold together."""
+
+QUEUED = {"Two": "web", "Three": "audio"}
+"""The traffic whose times are measured with several lengths of a queue, by scenario."""
+LENGTHS = {
+    "100": ",links.default.queue=100packets",
+    "1000": "",
+    "2000": ",links.default.queue=2000packets",
+    "10000": ",links.default.queue=10000packets",
+}
+"""The end of a scenario's name by the packets that its queues hold."""
+_OF_QUEUES = 6
+"""How many intervals hold together: three lengths for each scenario."""
 
 
 def metrics() -> Sequence[Metric]:
@@ -86,60 +107,84 @@ def metrics() -> Sequence[Metric]:
 
 
 def tables(found: Found) -> dict[str, Table]:
-    """The statements on two clients, without those on windows, which need whole runs; networks."""
-    rows = tuple((one.text, one.verdict, one.numbers) for one in _judged(found))
-    return {
-        "statements": replace(statements.table(found), rows=rows),
-        "networks": _networks(found),
-    }
+    """What changes in whole networks, and with the length of a queue."""
+    runs = _by_scenario_and_variant(found)
+    return {"networks": _networks(runs), "queues": _queues(runs)}
 
 
 def fields(found: Found) -> dict[str, object]:
     """How many statements have which verdict, and what the paper has."""
-    verdicts = [one.verdict for one in _judged(found)]
+    verdicts = [one.verdict for one in judged_statements(found)]
     counts = {"holds": HOLDS, "fails": FAILS, "undecided": OPEN}
     return {
         "statements": {name: verdicts.count(verdict) for name, verdict in counts.items()}
         | {"all": len(verdicts)},
         "paper": _published,
-        "in_networks": bool(_networks(found).rows),
+        "papers_spread": _published_spread,
+        "papers_cells": _published_cells,
     }
 
 
-def _judged(found: Found) -> list[Statement]:
-    return [one for one in judged_statements(found) if "window" not in one.text]
-
-
-def _networks(found: Found) -> Table:
-    """Figures 9, 10 and 12: a row for each loss and number, if there are runs of both variants."""
-    runs = {
-        (group.scenario, group.variant): ones
+def _by_scenario_and_variant(found: Found) -> AllRuns:
+    return {
+        (group.scenario, group.variant, group.traffic): ones
         for part in reversed(found.parts)
         for group, ones in part.valid.items()
     }
-    rows: list[tuple[str, ...]] = []
-    for loss, (paper, value) in LOSSES.items():
-        before, after = (runs.get((f"{NETWORK}{value}", one), ()) for one in COMPARED)
-        if not before or not after:
-            continue
-        for name, metric in IN_MS.items():
-            said = f"{NETWORKS[paper][name]:+g}"
-            rows.append((loss, f"{name}, ms", said, *_compared(metric, before, after)))
-        for name, metric in OF_RELAYS.items() if paper == "lossless" else ():
-            said = _memory() if "memory" in name else NOTHING
-            rows.append((loss, name, said, *_compared(metric, before, after)))
+
+
+def _queues(runs: AllRuns) -> Table:
+    """A row for each scenario and length of its queues that has runs of both variants."""
+    rows = [
+        (scenario, model, length, *_compared(TIME_TO_LAST_BYTE, before, after, _OF_QUEUES))
+        for scenario, model in QUEUED.items()
+        for length, changed in LENGTHS.items()
+        if (before := runs.get((f"{scenario}{changed}", "vanilla", model)))
+        and (after := runs.get((f"{scenario}{changed}", "pctls", model)))
+    ]
+    columns = ("scenario", "traffic", "a queue's packets", *COMPARED, "difference", "change")
+    return Table("Times to last byte, s", columns, tuple(rows))
+
+
+def _networks(runs: AllRuns) -> Table:
+    """Figures 9, 10 and 12: a row for each loss and number that has runs of both variants."""
+
+    def row(loss: str, scenario: str, name: str, metric: Metric, said: str) -> Iterator[Row]:
+        before, after = (runs.get((scenario, one, NETWORKS_TRAFFIC)) for one in COMPARED)
+        if before and after:
+            yield loss, name, said, *_compared(metric, before, after, _OF_NETWORKS)
+
+    def rows() -> Iterator[Row]:
+        for loss, (paper, scenario) in LOSSES.items():
+            said = {name: f"{value:+g}" for name, value in NETWORKS[paper].items()}
+            for name, metric in IN_MS.items():
+                yield from row(loss, scenario, f"{name}, ms", metric, said[name])
+            build_time = "build time"
+            yield from row(
+                loss, f"{scenario}{RENEWED}", f"{build_time}, ms", BUILD_TIME, said[build_time]
+            )
+        lossless = LOSSES["none"][1]
+        for name, metric in OF_RELAYS.items():
+            said_of_all = _memory() if "memory" in name else NOTHING
+            yield from row("none", lossless, name, metric, said_of_all)
+
     columns = ("loss", "of what", "the paper", *COMPARED, "difference", "change")
-    return Table("Whole networks", columns, tuple(rows))
+    return Table("Whole networks", columns, tuple(rows()))
 
 
-def _compared(metric: Metric, before: Sequence[Run], after: Sequence[Run]) -> tuple[str, ...]:
-    """Both means, their difference, and the change with its interval."""
-    numbers = [metric.by_seed(runs) for runs in (before, after)]
-    cells = [mean_cell(one.values(), metric.digits) for one in numbers]
-    means = [MeanOverRuns.of(one.values()) for one in numbers]
-    first, other = means
-    difference = f"{other.mean - first.mean:+.{metric.digits}f}" if first and other else NOTHING
-    changed = change(*numbers, simultaneous_confidence(_INTERVALS))
+def _compared(metric: Metric, before: Sequence[Run], after: Sequence[Run], intervals: int) -> Row:
+    """Both means, their difference, and the change with its interval, which holds with others.
+
+    All are of the seeds that both have, as networks differ more than variants.
+    """
+    pairs = pair(metric.by_seed(before), metric.by_seed(after))
+    if not pairs:
+        return (NOTHING,) * (len(COMPARED) + 2)
+    cells = [mean_cell(one.values(), metric.digits) for one in pairs]
+    first, other = (MeanOverRuns.of(one.values()) for one in pairs)
+    assert first and other
+    difference = f"{other.mean - first.mean:+.{metric.digits}f}"
+    changed = change(*pairs, simultaneous_confidence(intervals))
     return (*cells, difference, change_text(changed))
 
 
@@ -150,10 +195,27 @@ def _memory() -> str:
 
 
 def _published(variant: str, scenario: str, key: str) -> str:
-    """A number of Table 4: "1.37 MB/s", "91 ms"."""
+    """A mean of Table 4: "1.37 MB/s", "91 ms"."""
+    metric, number = _of_table_4(variant, scenario, key)
+    return f"{number.mean:.{metric.digits}f} {metric.unit}"
+
+
+def _published_spread(variant: str, scenario: str, key: str) -> str:
+    """A mean of Table 4 ± its standard deviation: "1.37 ± 0.19"."""
+    metric, number = _of_table_4(variant, scenario, key)
+    return mean_text(MeanOverRuns(number.mean, number.deviation), metric.digits)
+
+
+def _of_table_4(variant: str, scenario: str, key: str) -> tuple[Metric, Published]:
     row = TABLE_4[variant, scenario]
-    metric, number = {
+    return {
         THROUGHPUT.key: (THROUGHPUT, row.throughput_mb_per_s),
         STREAM_ROUND_TRIP.key: (STREAM_ROUND_TRIP, row.stream_round_trip_ms),
     }[key]
-    return f"{number.mean:.{metric.digits}f} {metric.unit}"
+
+
+def _published_cells(variant: str, scenario: str) -> str:
+    """How many cells of a circuit are under way by Table 4, if its round trip were a circuit's."""
+    row = TABLE_4[variant, scenario]
+    cells = cells_in_flight(row.throughput_mb_per_s.mean, row.stream_round_trip_ms.mean)
+    return f"{cells:.0f}"
