@@ -6,6 +6,8 @@ Without a name it lists the studies. Runs that are there stay, as with batch.
 ./run.py study
 ./run.py study hydra --dry-run
 ./run.py study hydra --kept
+./run.py study --all --dry-run
+./run.py study --all --kept
 ```
 
 A study is a folder in `studies/`, or anywhere ([how to add

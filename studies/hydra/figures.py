@@ -1,6 +1,6 @@
 """What is particular to this study: its statements, whole networks, and the paper's numbers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +21,6 @@ from study.hydra.shared_link import METRICS, cells_in_flight
 from study.hydra.statements import FAILS, HOLDS, OPEN, judged_statements
 from testbed.results import Run
 
-Row = tuple[str, ...]
 AllRuns = Mapping[tuple[str, str, str], Sequence[Run]]
 """Runs by scenario, variant and traffic."""
 
@@ -57,22 +56,25 @@ def _of_relays(attribute: str, run: Run) -> float | None:
     return sum(values) if values and None not in values else None
 
 
-IN_MS: Mapping[str, Metric] = {
-    name: replace(
-        TIME_TO_LAST_BYTE,
-        key=f"files.{model}",
-        name=f"{name}: time to last byte",
-        unit="ms",
-        digits=0,
-        of=partial(_last_byte_ms, model),
-    )
-    for name, model in FILES.items()
+BUILD_TIME = "build time"
+WITH_AND_WITHOUT_LOSS: Mapping[str, Metric] = {
+    **{
+        name: replace(
+            TIME_TO_LAST_BYTE,
+            key=f"files.{model}",
+            name=f"{name}: time to last byte",
+            unit="ms",
+            digits=0,
+            of=partial(_last_byte_ms, model),
+        )
+        for name, model in FILES.items()
+    },
+    BUILD_TIME: replace(CIRCUIT_BUILD_TIME, key="build_time", of=_build_time_ms),
 }
-"""What figure 9 has, by the file's size."""
-BUILD_TIME = replace(CIRCUIT_BUILD_TIME, key="build_time", of=_build_time_ms)
-"""What figure 10 has."""
+"""What figures 9 and 10 have."""
+MEMORY = "memory of relays"
 OF_RELAYS: Mapping[str, Metric] = {
-    f"{name}, MB": Metric(
+    name: Metric(
         key=f"all_relays.{attribute}",
         name=name,
         unit="MB",
@@ -80,12 +82,10 @@ OF_RELAYS: Mapping[str, Metric] = {
         better="less",
         of=partial(_of_relays, attribute),
     )
-    for name, attribute in (
-        ("memory of relays", "tor_memory_mb"),
-        ("sent by relays", "sent_mb"),
-    )
+    for name, attribute in ((MEMORY, "tor_memory_mb"), ("sent by relays", "sent_mb"))
 }
-_OF_NETWORKS = len(LOSSES) * (len(IN_MS) + 1) + len(OF_RELAYS)
+"""What figure 12 has, in runs without loss."""
+_OF_NETWORKS = len(LOSSES) * len(WITH_AND_WITHOUT_LOSS) + len(OF_RELAYS)
 """How many intervals of whole networks hold together."""
 
 QUEUED = {"Two": "web", "Three": "audio"}
@@ -136,11 +136,14 @@ def _by_scenario_and_variant(found: Found) -> AllRuns:
 def _queues(runs: AllRuns) -> Table:
     """A row for each scenario and length of its queues that has runs of both variants."""
     rows = [
-        (scenario, model, length, *_compared(TIME_TO_LAST_BYTE, before, after, _OF_QUEUES))
+        (scenario, model, length, *compared)
         for scenario, model in QUEUED.items()
-        for length, changed in LENGTHS.items()
-        if (before := runs.get((f"{scenario}{changed}", "vanilla", model)))
-        and (after := runs.get((f"{scenario}{changed}", "pctls", model)))
+        for length, end in LENGTHS.items()
+        if (
+            compared := _compared(
+                runs, f"{scenario}{end}", model, TIME_TO_LAST_BYTE, intervals=_OF_QUEUES
+            )
+        )
     ]
     columns = ("scenario", "traffic", "a queue's packets", *COMPARED, "difference", "change")
     return Table("Times to last byte, s", columns, tuple(rows))
@@ -148,38 +151,43 @@ def _queues(runs: AllRuns) -> Table:
 
 def _networks(runs: AllRuns) -> Table:
     """Figures 9, 10 and 12: a row for each loss and number that has runs of both variants."""
-
-    def row(loss: str, scenario: str, name: str, metric: Metric, said: str) -> Iterator[Row]:
-        before, after = (runs.get((scenario, one, NETWORKS_TRAFFIC)) for one in COMPARED)
-        if before and after:
-            yield loss, name, said, *_compared(metric, before, after, _OF_NETWORKS)
-
-    def rows() -> Iterator[Row]:
-        for loss, (paper, scenario) in LOSSES.items():
-            said = {name: f"{value:+g}" for name, value in NETWORKS[paper].items()}
-            for name, metric in IN_MS.items():
-                yield from row(loss, scenario, f"{name}, ms", metric, said[name])
-            build_time = "build time"
-            yield from row(
-                loss, f"{scenario}{RENEWED}", f"{build_time}, ms", BUILD_TIME, said[build_time]
+    numbers = [
+        (loss, name, f"{NETWORKS[paper][name]:+g}", scenario, metric)
+        for loss, (paper, scenario) in LOSSES.items()
+        for name, metric in WITH_AND_WITHOUT_LOSS.items()
+    ] + [
+        ("none", name, _memory() if name == MEMORY else NOTHING, LOSSES["none"][1], metric)
+        for name, metric in OF_RELAYS.items()
+    ]
+    rows = [
+        (loss, f"{name}, {metric.unit}", said, *compared)
+        for loss, name, said, scenario, metric in numbers
+        if (
+            compared := _compared(
+                runs,
+                f"{scenario}{RENEWED if name == BUILD_TIME else ''}",
+                NETWORKS_TRAFFIC,
+                metric,
+                intervals=_OF_NETWORKS,
             )
-        lossless = LOSSES["none"][1]
-        for name, metric in OF_RELAYS.items():
-            said_of_all = _memory() if "memory" in name else NOTHING
-            yield from row("none", lossless, name, metric, said_of_all)
-
+        )
+    ]
     columns = ("loss", "of what", "the paper", *COMPARED, "difference", "change")
-    return Table("Whole networks", columns, tuple(rows()))
+    return Table("Whole networks", columns, tuple(rows))
 
 
-def _compared(metric: Metric, before: Sequence[Run], after: Sequence[Run], intervals: int) -> Row:
-    """Both means, their difference, and the change with its interval, which holds with others.
+def _compared(
+    runs: AllRuns, scenario: str, traffic: str, metric: Metric, *, intervals: int
+) -> tuple[str, ...]:
+    """Both means, their difference, and the change with its interval; empty without runs of both.
 
-    All are of the seeds that both have, as networks differ more than variants.
+    All are of the seeds that both have, as networks differ more than variants. So many intervals
+    hold together.
     """
-    pairs = pair(metric.by_seed(before), metric.by_seed(after))
+    of_each = (runs.get((scenario, variant, traffic), ()) for variant in COMPARED)
+    pairs = pair(*map(metric.by_seed, of_each))
     if not pairs:
-        return (NOTHING,) * (len(COMPARED) + 2)
+        return ()
     cells = [mean_cell(one.values(), metric.digits) for one in pairs]
     first, other = (MeanOverRuns.of(one.values()) for one in pairs)
     assert first and other

@@ -30,7 +30,7 @@ def table(found: Found) -> Table:
         title="Two clients, by traffic model of the one under test",
         columns=(
             *("scenario", "traffic", "variant", runs_heading(groups)),
-            *("time to last byte, s", "95 % within, s"),
+            *("time to last byte, median, s", "95 % within, s"),
             *(STREAM_ROUND_TRIP.label, CIRCUIT_ROUND_TRIP.label, "transfers"),
             *("delivered, kB/s", "stalls a minute", "time stalled, %"),
         ),
@@ -44,8 +44,8 @@ def table(found: Found) -> Table:
         ),
         note=(
             "Mean over runs ± standard deviation over runs, of the client that runs the traffic"
-            " model; the other one always runs bulk, and if both do, both count. Times to last byte"
-            " are a run's median and 95th percentile. Delivered and stalls are of the seconds that"
+            " model; the other one always runs bulk, and if both do, both count. Median and 95th"
+            " percentile are a run's. Delivered and stalls are of the seconds that"
             " lie wholly between first and last byte of a transfer; a stall is one or more of these"
             " in a row with less than 95 % of the model's rate."
         ),
